@@ -47,6 +47,7 @@ def objective(trial: optuna.Trial) -> float:
     return -abs(trial.suggest_float("x", -1.0, 1.0) - 0.3)
 
 
+@pytest.mark.slow
 def test_the_sampler_is_one_argument_of_create_study(drawn: int) -> None:
     study = optuna.create_study(sampler=odp.DPHyPOSampler())
     study.optimize(objective)

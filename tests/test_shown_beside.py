@@ -69,6 +69,7 @@ def numbers(guarantee: odp.Guarantee) -> Any:
     )
 
 
+@pytest.mark.slow
 def test_nothing_shown_beside_a_guarantee_changes_it(show_beside: Show) -> None:
     """Not even one that claims to be a bound of zero."""
     honest = {name: numbers(guarantee) for name, guarantee in guarantees().items()}

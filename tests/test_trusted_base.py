@@ -54,6 +54,7 @@ print("\\n".join(n for n in sys.modules if n.startswith("optuna_dp") and n not i
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "procedure",
     [

@@ -43,6 +43,7 @@ def test_one_run_for_certain_composes_like_a_run() -> None:
     assert truth <= once.delta(1.5) <= 1.02 * truth
 
 
+@pytest.mark.slow
 def test_composing_with_nothing_changes_nothing() -> None:
     selection = odp.selection_guarantee(odp.gaussian(4.0), odp.Geometric(10))
     whole = selection.compose(odp.pure_dp(0.0))
@@ -50,6 +51,7 @@ def test_composing_with_nothing_changes_nothing() -> None:
     assert whole.epsilon(DELTA) >= selection.epsilon(DELTA) * (1.0 - 1e-6)
 
 
+@pytest.mark.slow
 def test_guarantees_and_events_compose_alike() -> None:
     selection = odp.selection_guarantee(odp.gaussian(4.0), odp.Geometric(10))
     by_event = selection.compose(odp.gaussian(5.0))
@@ -136,6 +138,7 @@ PARTS: list[tuple[Any, Any]] = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("selection", "other"), PARTS)
 def test_between_each_part_and_the_sum(selection: odp.Guarantee, other: Any) -> None:
     whole, alone = selection.compose(other), odp.Guarantee(other)
@@ -156,6 +159,7 @@ def test_two_selections_cost_more_than_one() -> None:
     assert one.epsilon(DELTA) < two.epsilon(DELTA) < 2.0 * one.epsilon(DELTA)
 
 
+@pytest.mark.slow
 def test_worst_case_of_a_selection_and_a_release() -> None:
     selection = odp.selection_guarantee(odp.gaussian(4.0), odp.Geometric(10))
     other = odp.gaussian(2.0)
@@ -176,6 +180,7 @@ def test_selection_among_selections() -> None:
 # -- the pair of a selection ---------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("trials", "density_bounds"),
     [

@@ -81,6 +81,7 @@ def test_the_grid_of_a_pair_far_from_zero_is_small() -> None:
     assert grid.size + grid.pad_left + grid.pad_right < 10_000
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("epsilon", "delta"),
     [
@@ -132,6 +133,7 @@ def test_profiles_with_close_points_at_zero_become_pairs(gap: float, noise: floa
     assert pair.delta(1.0) <= exact.delta(1.0) + 1e-4
 
 
+@pytest.mark.slow
 def test_the_epsilon_of_a_renyi_curve_keeps_its_promise_to_the_last_digit() -> None:
     rng = np.random.default_rng(5)
     orders = np.array(DEFAULT_ORDERS)

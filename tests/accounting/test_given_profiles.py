@@ -199,6 +199,7 @@ def test_a_wrong_input_is_caught(wrong: Input) -> None:
 # -- how close, and what becomes of them ---------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_pld_is_as_good_as_the_event_it_was_made_of() -> None:
     step = plds.from_gaussian_mechanism(1.0, sampling_prob=0.02)
     given = odp.from_pld(step.self_compose(300))

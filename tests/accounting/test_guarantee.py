@@ -188,6 +188,7 @@ def test_attacks_stay_below_the_bound(seed: int) -> None:
     assert alone[0] <= alone[1] <= bound * (1.0 + 1e-9) or trials.pmf(0) > 0.0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("policy", ["history", "data"])
 def test_policy_attacks_stay_below_the_bound(policy: str) -> None:
     guarantee = odp.selection_guarantee(
@@ -198,6 +199,7 @@ def test_policy_attacks_stay_below_the_bound(policy: str) -> None:
     assert plain.bounds(DELTA)[0] <= attack <= bound
 
 
+@pytest.mark.slow
 def test_an_attack_on_a_part_is_an_attack_on_the_whole() -> None:
     selection = odp.selection_guarantee(odp.gaussian(4.0), odp.Geometric(5))
     whole = selection.compose(odp.gaussian(2.0))

@@ -125,6 +125,7 @@ class TestSoundness:
 
 
 class TestPrivateAccess:
+    @pytest.mark.slow
     @pytest.mark.parametrize("steps", [1, 10])
     def test_a_profile_is_read_as_dp_accounting_reads_it(self, steps: int) -> None:
         """The same sums in the same order: equal to the last bit."""
@@ -274,6 +275,7 @@ class TestResources:
         assert 2 * reach / interval <= 1.001 * discretisation.MAX_ATOMS
 
 
+@pytest.mark.slow
 def test_more_noise_never_costs_more() -> None:
     """Grids are nested: an interval that changes on the way makes no step upward."""
     for rate, steps in ((0.02, 100), (0.3, 20)):

@@ -38,6 +38,7 @@ class TestTrees:
                 pair_of(gaussian(4.0 / math.sqrt(2.0))).epsilon(1e-5), rel=1e-6
             )
 
+    @pytest.mark.slow
     def test_native_mixtures_agree_with_dp_accounting(self) -> None:
         event = compose(sgd(1.0), laplace(5.0), gaussian(6.0))
         theirs = PLDAccountant().compose(event).get_epsilon(1e-5)

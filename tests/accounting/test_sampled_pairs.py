@@ -116,6 +116,7 @@ def test_beside_dp_accountings_sampled_gaussian(noise: float) -> None:
             assert a.epsilon(delta) == pytest.approx(b.epsilon(delta), rel=2e-3)
 
 
+@pytest.mark.slow
 def test_a_selection_on_a_tenth_of_the_records_and_one_training_on_all() -> None:
     run = odp.gaussian(4.0)
     search = PrivateSelectionDpEvent(run, odp.Geometric(5))

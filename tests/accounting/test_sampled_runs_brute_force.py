@@ -12,6 +12,7 @@ import math
 from collections.abc import Sequence
 
 import numpy as np
+import pytest
 from budget.proposers import Run, worst
 from dp_accounting import dp_event
 
@@ -56,6 +57,7 @@ def charged(pilots: Sequence[float], rate: float, last: float) -> Guarantee:
     return Guarantee(dp_event.ComposedDpEvent([*events, odp.pure_dp(last)]))
 
 
+@pytest.mark.slow
 def test_no_proposer_gets_more_than_is_charged() -> None:
     rng, checked = np.random.default_rng(20261122), 0
     while checked < 600:

@@ -206,6 +206,7 @@ def test_the_realised_density_ratio_stays_within_the_bounds(bounds: tuple[float,
     assert max(ratios) > 1.1
 
 
+@pytest.mark.slow
 def test_the_joint_density_is_bounded_and_not_the_product_of_single_ones() -> None:
     """With d parameters drawn one by one the favourite corner would get C^d of its prior.
 

@@ -44,6 +44,7 @@ def noted(calls: list[int]) -> Any:
     return objective
 
 
+@pytest.mark.slow
 @STORAGES
 def test_enqueued_pilots_that_several_threads_take_run_once_each(
     kind: str, tmp_path: Path

@@ -39,6 +39,7 @@ def bound_of(event, trials, bounds, kind):
     return max(kind(side, trials, bounds).epsilon(DELTA) for side in (pair, pair.reversed()))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("noise", "reference"), [(1.0, 1.82), pytest.param(0.6, 7.0, marks=pytest.mark.slow)]
 )
@@ -51,6 +52,7 @@ def test_history_attack_reaches_the_reference(noise, reference) -> None:
     assert attack.epsilon < bound_of(event, Geometric(10), BOUNDS, PointwiseProfile)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("trials", "bounds"),
     [
@@ -194,6 +196,7 @@ def test_geometric_attack_is_the_limit_of_finite_ones() -> None:
     assert forever.gradient == pytest.approx(long.gradient, rel=1e-4, abs=1e-7)
 
 
+@pytest.mark.slow
 def test_an_attack_of_ranks_in_one_part_is_not_given_up_too_early() -> None:
     """On the coarse lattice two parts are ahead, and end at 3.10; on the fine one they are not."""
     pair = attainable_pairs(pure_dp(1.0))[0]

@@ -220,6 +220,7 @@ def counted(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
 STUDIES = ("budget", "randtune", "dp_hypo", "noisy_max", "propose_test")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "arm",
     [

@@ -55,6 +55,7 @@ def test_the_page_prints_what_the_votes_choose(
     assert fashion_votes.row(split, clients, found) in page
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(
     importlib.util.find_spec("matplotlib") is None, reason="the figure needs matplotlib"
 )

@@ -22,6 +22,7 @@ from optuna_dp.training.schedules import DEFAULT_SCHEDULE  # noqa: E402
 PAGE = ROOT / "docs" / "explanation" / "known-without-data.md"
 
 
+@pytest.mark.slow
 def test_the_page_has_what_the_command_prints() -> None:
     command = [sys.executable, str(SCRIPTS / "held_back.py")]
     printed = subprocess.run(command, capture_output=True, text=True, check=True).stdout
@@ -31,6 +32,7 @@ def test_the_page_has_what_the_command_prints() -> None:
     assert [row for row in rows if row not in printed.splitlines()] == []
 
 
+@pytest.mark.slow
 def test_the_page_has_the_table_of_linear_models() -> None:
     command = [sys.executable, str(SCRIPTS / "linear.py")]
     printed = subprocess.run(command, capture_output=True, text=True, check=True).stdout
@@ -43,6 +45,7 @@ def test_the_page_has_the_table_of_linear_models() -> None:
     assert "\n".join(rows) in section
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("epsilon", [1.0, 8.0])
 def test_trials_and_measured_losses_are_paid_for(epsilon: float) -> None:
     run, total = families.plan(epsilon), arms.spent(epsilon)
@@ -60,6 +63,7 @@ def test_trials_and_measured_losses_are_paid_for(epsilon: float) -> None:
     assert 0.99 * total < arms.epsilon_of(run.sample_rate, parts) <= total
 
 
+@pytest.mark.slow
 def test_without_factors_the_arm_is_the_shipped_training(monkeypatch: pytest.MonkeyPatch) -> None:
     """So what the arms lose is not the fault of their loop."""
     family = families.FAMILIES["two layers, digits"]

@@ -256,6 +256,7 @@ def test_several_objectives_with_a_function() -> None:
     assert odp.release(study, vouched=why).to_json() == release.to_json()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("score", ["training", "disjoint", None])
 def test_a_plan_for_dp_sgd_charges_for_one_score(score: str | None) -> None:
     plan = odp.plan_budget(

@@ -124,6 +124,7 @@ def test_a_proposer_sees_nothing_of_trials_that_are_no_runs(batch: int) -> None:
         assert shown == (TrialState.FAIL, {}, None, {}, {})
 
 
+@pytest.mark.slow
 def test_the_default_proposer_learns() -> None:
     """TPE's second half of forty pilots is better than the uniform law's mean, -0.42.
 

@@ -43,6 +43,7 @@ def test_the_guess_is_the_first_pilot_and_the_statement_names_the_law() -> None:
     assert "proposed by Around" in odp.release(study).statement()
 
 
+@pytest.mark.slow
 def test_the_other_pilots_follow_the_prior() -> None:
     study = studied(budget(120))
     drawn = [math.log(trial.params["noise"] / 0.3) for trial in study.trials[1:120]]

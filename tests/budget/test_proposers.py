@@ -123,6 +123,7 @@ def test_a_generation_of_cma_es_goes_on_after_a_failed_pilot() -> None:
     assert generations[:13] == [None, *[0] * 5, *[1] * 4, *[2] * 3]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["cma", GP])
 def test_the_pilots_learn(name: str) -> None:
     """Two of the last five are near the top, which five random ones are once in sixty times."""
@@ -131,6 +132,7 @@ def test_the_pilots_learn(name: str) -> None:
     assert sorted(last)[-2] > 0.985
 
 
+@pytest.mark.slow
 @needs_torch
 @pytest.mark.parametrize(("space", "batch"), [(PLANE, 1), (PLANE, 4), (None, 1), (None, 4)])
 def test_a_gaussian_process_proposes_the_pilots(space: Any, batch: int) -> None:
@@ -141,6 +143,7 @@ def test_a_gaussian_process_proposes_the_pilots(space: Any, batch: int) -> None:
     assert len({(t.params["x"], t.params["y"]) for t in study.trials}) == 8
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["cma", GP])
 def test_they_propose_batches_for_propose_test(name: str, monkeypatch: Any) -> None:
     """They are told what was accepted: the first of a batch, the third, none, the second, none."""

@@ -430,6 +430,7 @@ def test_spending_is_told_once() -> None:
         study_with(twice)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("score", ["training", "disjoint", None])
 def test_the_training_is_what_the_plan_says_of_it(score: str | None) -> None:
     plan = odp.plan_budget(
@@ -494,6 +495,7 @@ def test_a_record_with_several_values_counts_once() -> None:
             granted().score(values, size=size)
 
 
+@pytest.mark.slow
 def test_what_is_scored_on_other_records_is_vouched_for_in_the_statement() -> None:
     def scores_a_tenth(trial: optuna.Trial) -> float:
         run = odp.fidelity(trial)

@@ -32,6 +32,7 @@ def asked(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, Any], Pat
     return json.loads(result.stdout), script
 
 
+@pytest.mark.slow
 def test_the_plan_is_that_of_the_library(asked: tuple[dict[str, Any], Path]) -> None:
     found, _ = asked
     plan = odp.plan_budget(epsilon=3.0, records=500, batch_size=50, epochs=2, pilots=(3, 1))
@@ -79,6 +80,7 @@ def test_the_script_runs_as_it_is(asked: tuple[dict[str, Any], Path]) -> None:
     assert "# Privacy statement" in result.stdout
 
 
+@pytest.mark.slow
 def test_the_page_shows_plan_alternatives_recommendation_and_script() -> None:
     result = runner.invoke(app, arguments())
     assert result.exit_code == 0, result.output
@@ -155,6 +157,7 @@ def listed(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, Any], Pa
     return json.loads(result.stdout), script
 
 
+@pytest.mark.slow
 def test_it_recommends_a_short_list(listed: tuple[dict[str, Any], Path]) -> None:
     found, _ = listed
     assert odp.BudgetPlan.from_json(found["plan"]).candidates == 6

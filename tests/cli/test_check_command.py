@@ -128,6 +128,7 @@ def test_a_script_without_a_main_guard_starts_nothing(script: Path, start: str) 
     assert [found["name"] for found in json.loads(done.stdout)["findings"]] == ["no main guard"]
 
 
+@pytest.mark.slow
 def test_an_objective_that_never_asks_for_its_fidelity(script: Path) -> None:
     script.write_text(
         SCRIPT

@@ -42,6 +42,7 @@ def bad(*arguments: str) -> str:
     return result.stderr
 
 
+@pytest.mark.slow
 def test_release_prints_the_choice_and_the_statement(storage: str) -> None:
     result = runner.invoke(app, ["release", storage, "done", *VOUCHED])
     assert result.exit_code == 0, result.output
@@ -49,6 +50,7 @@ def test_release_prints_the_choice_and_the_statement(storage: str) -> None:
     assert "# Privacy statement" in result.stdout
 
 
+@pytest.mark.slow
 def test_release_as_json(storage: str) -> None:
     result = runner.invoke(app, ["release", storage, "done", *VOUCHED, "--json"])
     data = json.loads(result.stdout)
@@ -56,6 +58,7 @@ def test_release_as_json(storage: str) -> None:
     assert data["statement"]["epsilon"] < 2.0
 
 
+@pytest.mark.slow
 def test_release_publishes(storage: str, tmp_path: Path) -> None:
     public = f"sqlite:///{tmp_path / 'public.db'}"
     result = runner.invoke(
@@ -66,6 +69,7 @@ def test_release_publishes(storage: str, tmp_path: Path) -> None:
     assert len(optuna.load_study(study_name="result", storage=public).trials) == 1
 
 
+@pytest.mark.slow
 def test_a_release_published_without_a_name_does_not_take_the_curators(
     storage: str, tmp_path: Path
 ) -> None:
@@ -75,6 +79,7 @@ def test_a_release_published_without_a_name_does_not_take_the_curators(
     assert optuna.get_all_study_names(public) == ["release"]
 
 
+@pytest.mark.slow
 def test_a_journal_file_is_a_storage(tmp_path: Path) -> None:
     from optuna.storages import JournalStorage
     from optuna.storages.journal import JournalFileBackend
@@ -101,6 +106,7 @@ def test_bad_input_is_one_clear_line(storage: str, tmp_path: Path) -> None:
     assert "is not new" in bad("release", storage, "done", "--publish-to", storage, *VOUCHED)
 
 
+@pytest.mark.slow
 def test_options_of_a_storage_url_are_passed_on(storage: str) -> None:
     for url in (f"{storage}?timeout=30", storage.replace("sqlite:", "sqlite+pysqlite:")):
         result = runner.invoke(app, ["release", url, "done", *VOUCHED])
@@ -212,6 +218,7 @@ def test_the_demo_runs_the_main_job() -> None:
     assert 1.98 <= data["statement"]["epsilon"] <= 2.0
 
 
+@pytest.mark.slow
 def test_the_demo_shows_plan_check_other_ways_and_statement(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

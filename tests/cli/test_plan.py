@@ -27,6 +27,7 @@ def table() -> str:
     return out
 
 
+@pytest.mark.slow
 def test_the_table_fits_and_says_what_it_shows(table: str) -> None:
     assert max(len(line) for line in table.splitlines()) <= 80
     assert "…" not in table
@@ -83,6 +84,7 @@ def test_dp_sgd_and_its_score() -> None:
     assert len(json.loads(out)["rows"]) == 1
 
 
+@pytest.mark.slow
 def test_leaving_out_the_noise_solves_for_it() -> None:
     code, out, _ = run(
         *("--sample-rate", "1", "--steps", "1", "--target-epsilon", "1.5"),
@@ -95,6 +97,7 @@ def test_leaving_out_the_noise_solves_for_it() -> None:
     assert 0.98 * 1.5 <= found.epsilon(1e-5) == row["epsilon"] <= 1.5
 
 
+@pytest.mark.slow
 def test_a_row_out_of_reach_is_said_to_be() -> None:
     code, out, _ = run(
         *("--sample-rate", "1", "--steps", "1", "--score-noise", "4", "--target-epsilon", "0.5"),

@@ -91,6 +91,7 @@ def _rounds_to(line: str, shown: str) -> bool:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("page", "kinds"),
     [

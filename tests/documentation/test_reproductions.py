@@ -80,6 +80,7 @@ def costs_of(setting: str, gamma: float) -> tuple[dict[str, float], dict[str, fl
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("setting", ["E.1", pytest.param("E.2", marks=pytest.mark.slow)])
 def test_the_costs_of_appendix_e_have_todays_bounds(setting: str) -> None:
     records, adaptive_noise, uniform_noise = APPENDIX_E[setting]

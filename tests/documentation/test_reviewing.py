@@ -41,6 +41,7 @@ def statements() -> str:
     return " ".join((_budget() + _selection()).split())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["reviewing", "standards"])
 def test_every_row_that_a_page_names_is_in_a_statement(name: str, statements: str) -> None:
     page = (ROOT / "docs" / "explanation" / f"{name}.md").read_text("utf-8")

@@ -49,6 +49,7 @@ def tells(text: str, slots: int) -> bool:
     return any(re.search(rf"(?<![\w.-]){n}(?![\w.%-])", text) for n in {SECRET, slots})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", SAMPLERS)
 def test_t_is_nowhere_that_somebody_else_looks(name: str) -> None:
     sampler = SAMPLERS[name]()
@@ -314,6 +315,7 @@ def test_a_statement_put_beside_something_else_does_not_fit(change: Any) -> None
     assert data["statement"]["digest"] != digest_of(data)
 
 
+@pytest.mark.slow
 def test_training_on_top_changes_the_digest() -> None:
     study = study_of(odp.RandTuneSampler(trials=exactly(3)))
     study.optimize(lambda trial: trial.suggest_float("x", 0, 1))

@@ -32,6 +32,7 @@ SAMPLERS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sampler", ["rand_tune", pytest.param("dp_hypo", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("name", SPACES)
 def test_spaces_of_all_sizes_are_searched_stored_and_released(

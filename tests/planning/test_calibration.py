@@ -132,6 +132,7 @@ LAWS: list[Callable[[float], odp.TrialCount]] = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "seed", [*range(7), *(pytest.param(k, marks=pytest.mark.slow) for k in range(7, 14))]
 )

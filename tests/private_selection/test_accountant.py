@@ -115,6 +115,7 @@ def test_the_order_of_calls_is_not_taken_for_an_order_in_time() -> None:
     assert as_one.get_epsilon(DELTA) == first < one_by_one.get_epsilon(DELTA)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("shape", [pytest.param(0.0, marks=pytest.mark.slow), 1.0, math.inf])
 def test_calibration_of_dp_accounting_meets_the_target(shape: float) -> None:
     def best_of_ten(noise: float) -> Any:

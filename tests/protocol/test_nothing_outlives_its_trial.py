@@ -80,6 +80,7 @@ def check(study: optuna.Study, drawn: list[float]) -> None:
         assert found.params is None or found.params in [t.params for t in scored]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "studies"),
     [
@@ -121,6 +122,7 @@ def test_a_pilot_never_told_is_not_proposed_to_another_study() -> None:
     assert len(drawn) == 40
 
 
+@pytest.mark.slow
 def test_a_database_that_gives_ids_away_again(tmp_path: Path) -> None:
     """SQLite reuses the ids of a deleted study and of its trials, in one and the same storage."""
     storage = optuna.storages.RDBStorage(f"sqlite:///{tmp_path / 'studies.db'}")

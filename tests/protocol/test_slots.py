@@ -239,6 +239,7 @@ def test_a_slot_lost_to_a_wrong_configuration_cannot_count_as_a_failed_run() -> 
     assert attack > 0.85
 
 
+@pytest.mark.slow
 def test_a_study_id_that_is_used_again_does_not_bring_an_old_plan_back(tmp_path: Path) -> None:
     """SQLite gives the id of a deleted study to the next one."""
     storage = f"sqlite:///{tmp_path / 'tuning.db'}"

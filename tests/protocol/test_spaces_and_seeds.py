@@ -28,6 +28,7 @@ def conditional(trial: optuna.Trial) -> float:
     return trial.suggest_float("lr", -1.0, 1.0) if trial.number % 2 else objective(trial)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "sampler",
     [

@@ -45,6 +45,7 @@ def test_optunas_own_log_shows_the_guarantee_after_the_first_run_and_after_the_l
     assert len(lines) == 3
 
 
+@pytest.mark.slow
 def test_the_line_is_shown_and_hidden_as_optunas_own_lines_are() -> None:
     code = """
 import sys, optuna, optuna_dp as odp
@@ -83,6 +84,7 @@ MADE = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", MADE)
 def test_what_the_callback_says_is_the_same_whatever_the_number_of_runs(
     name: str, monkeypatch: pytest.MonkeyPatch

@@ -38,6 +38,7 @@ def stopped(sampler: Any, first: int, until: int = 10**9) -> optuna.Study:
     return study
 
 
+@pytest.mark.slow
 def test_an_objective_that_raises_from_its_fourth_call_on() -> None:
     study = stopped(odp.RandTuneSampler(trials=exactly(109)), 3)
     with pytest.raises(ReleaseRefusedError, match="in a row failed"):
@@ -62,6 +63,7 @@ def test_where_the_first_runs_were_lost_none_is_charged_as_a_run_from_the_prior(
     assert "drawn from the prior itself" not in found.statement()
 
 
+@pytest.mark.slow
 def test_runs_that_failed_by_chance_are_released_by_the_law_of_their_number() -> None:
     sampler = odp.RandTuneSampler(trials=exactly(109))
     vouched = odp.release(stopped(sampler, 3), failures="chance", vouched="a test")

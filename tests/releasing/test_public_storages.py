@@ -52,6 +52,7 @@ def test_nothing_is_published_to_a_file_that_has_held_a_study(
     assert "a file that does not exist yet: publish(release, 'sqlite:///PATH'" in str(caught.value)
 
 
+@pytest.mark.slow
 def test_a_published_file_holds_nothing_of_the_study(tmp_path: Path) -> None:
     odp.publish(a_release(), f"sqlite:///{tmp_path / 'new.db'}", "result")
     assert b"optuna_dp:slot" not in (tmp_path / "new.db").read_bytes()
@@ -77,6 +78,7 @@ def test_nothing_is_published_where_studies_were_numbered_before() -> None:
     assert storage.get_all_studies() == []
 
 
+@pytest.mark.slow
 def test_the_size_of_a_published_file_is_the_same_for_every_number_of_runs(tmp_path: Path) -> None:
     sizes, design = set(), a_release().design
     for count in (3, 60):

@@ -159,6 +159,7 @@ def test_a_run_event_that_differs_from_the_recorded_one() -> None:
         odp.release(study, neighboring_relation="replace_one")
 
 
+@pytest.mark.slow
 def test_another_delta_is_for_display_only() -> None:
     study = study_of(odp.RandTuneSampler(trials=exactly(3)))
     study.optimize(objective, n_trials=1, callbacks=[odp.PrivacyCallback(RUN)])

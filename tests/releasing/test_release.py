@@ -117,6 +117,7 @@ def test_no_success_is_an_outcome(values: list[Any]) -> None:
     assert "epsilon" in release.statement().lower()
 
 
+@pytest.mark.slow
 def test_ties_are_broken_by_the_uniform_and_not_by_completion_order() -> None:
     """Among four equal runs each wins a quarter of the time.
 
@@ -151,6 +152,7 @@ def leaves(value: Any) -> list[Any]:
     return [value]
 
 
+@pytest.mark.slow
 def test_nothing_that_identifies_the_winners_position_leaves(tmp_path: Path) -> None:
     study = scores([0.1] * 37 + [0.9] + [0.2] * 6)
     study.trials[37]
@@ -251,6 +253,7 @@ def test_publishing_an_empty_result() -> None:
     assert "differential privacy" in study.user_attrs["privacy statement"]
 
 
+@pytest.mark.slow
 def test_sister_studies_are_pointed_out(tmp_path: Path) -> None:
     storage = f"sqlite:///{tmp_path / 'all.db'}"
     finished_study(storage=storage)
@@ -260,6 +263,7 @@ def test_sister_studies_are_pointed_out(tmp_path: Path) -> None:
     assert any("WARNING" in line and "Guarantee.compose" in line for line in lines)
 
 
+@pytest.mark.slow
 def test_the_schedule_decides_the_analysis() -> None:
     epsilons = {}
     for schedule in ("batch", "any"):

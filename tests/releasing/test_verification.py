@@ -333,6 +333,7 @@ def test_a_larger_epsilon_than_needed_is_no_lie(honest: dict[str, Any]) -> None:
     assert odp.verify(data).ok
 
 
+@pytest.mark.slow
 def test_a_training_on_top_and_its_model(tmp_path: Path) -> None:
     release = released().with_training(odp.gaussian(noise_multiplier=9.0), artifact=b"model")
     (tmp_path / "model").write_bytes(b"model")

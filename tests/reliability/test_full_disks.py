@@ -198,6 +198,7 @@ def test_a_storage_that_dies_at_any_write_is_one_error_without_its_statement(lef
     assert "optuna-dp recover" in str(caught.value)
 
 
+@pytest.mark.slow
 def test_a_finished_study_on_a_read_only_file_is_released_without_a_mark(tmp_path: Path) -> None:
     path = tmp_path / "tuning.db"
     study = optuna.create_study(

@@ -485,6 +485,7 @@ def finished_world() -> World:
     return world
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "kind",
     [

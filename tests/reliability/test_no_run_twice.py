@@ -109,6 +109,7 @@ def live(seed: int, kind: str, url: str | None, crew: object) -> None:
 
 
 # The slow suite has all kinds of storage (below).
+@pytest.mark.slow
 @pytest.mark.parametrize(("kind", "studies"), [("memory", 6), ("sqlite", 1), ("journal", 1)])
 def test_no_run_is_made_twice_and_none_goes_uncharged(kind, studies, url_of, crew) -> None:
     url = None if kind == "memory" else url_of(kind)
@@ -116,6 +117,7 @@ def test_no_run_is_made_twice_and_none_goes_uncharged(kind, studies, url_of, cre
         live(seed, kind, url, crew)
 
 
+@pytest.mark.slow
 def test_a_worker_that_fails_leaves_no_answer_for_the_next_study(url_of, crew) -> None:
     """Left unread, answers made the studies after a failure seem to have runs twice or never."""
     url = url_of("sqlite")

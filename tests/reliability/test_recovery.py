@@ -81,6 +81,7 @@ def test_after_a_leader_that_died_without_a_plan_no_run_begins(storage, kind, mo
         odp.release(study)
 
 
+@pytest.mark.slow
 def test_nobody_takes_over_while_the_leader_may_live(storage, monkeypatch) -> None:
     study = dead_leader(storage)
 
@@ -97,6 +98,7 @@ def test_nobody_takes_over_while_the_leader_may_live(storage, monkeypatch) -> No
     assert not [t for t in study.trials if t.params]
 
 
+@pytest.mark.slow
 def test_a_worker_never_gives_up_waiting_for_a_run_of_another(storage, monkeypatch) -> None:
     """Whether its own run fails would depend on how long the other takes."""
     study = study_of(odp.BudgetSampler(budget(4)), storage=storage)

@@ -141,6 +141,7 @@ def heart_stops(storage: RDBStorage, trial: optuna.Trial) -> None:
         connection.execute(table)
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::optuna.exceptions.ExperimentalWarning")
 @pytest.mark.filterwarnings("ignore::FutureWarning")
 @pytest.mark.filterwarnings("ignore:Heartbeat of storage is supposed")

@@ -41,6 +41,7 @@ def test_rows(plan: SelectionPlan) -> None:
     assert plan.target_epsilon is None
 
 
+@pytest.mark.slow
 def test_epsilon_is_the_guarantee(plan: SelectionPlan) -> None:
     for row in plan.rows:
         assert row.trials is not None

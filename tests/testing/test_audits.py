@@ -111,6 +111,7 @@ def spared(worlds, claimed: float, delta: float = DELTA) -> None:
     assert not audit(*worlds, delta=delta).refutes(claimed)
 
 
+@pytest.mark.slow
 def test_fault_t_is_told() -> None:
     """Good outputs of probability 0.05 against 0.136; no good one in many runs tells on D'."""
     law, scores = odp.Geometric(mean=60), (0.0, 1.0)

@@ -46,6 +46,7 @@ def test_studies_with_a_budget(plan) -> None:
     assert names(best_pilot, None, plan=plan) == ["other trials", "not compared"]
 
 
+@pytest.mark.slow
 def test_what_a_release_would_say_of_runs_with_a_budget(plan) -> None:
     def hands_nothing_in(trial):
         run = odp.fidelity(trial)

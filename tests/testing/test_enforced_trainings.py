@@ -34,6 +34,7 @@ def with_dropout(trial: optuna.Trial) -> Any:
     return odp.train(run, model, records, record_loss=record_loss, score="accuracy").score
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("objective", [softmax, with_dropout])
 def test_nothing_of_the_steps_is_left_to_check(objective: Any) -> None:
     if objective is with_dropout:

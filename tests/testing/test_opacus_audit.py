@@ -58,12 +58,14 @@ def unclipped(optimizer):
         p.summed_grad = p.grad_sample.sum(dim=0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("pieces", [False, True], ids=["whole", "in pieces"])
 def test_an_honest_opacus_training_is_not_refuted(pieces) -> None:
     found = audit_training(lambda: train(pieces=pieces), EVENT, access="opacus", confidence=SURE)
     assert found.verdict == "not refuted", str(found)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fault", ["half the noise", "no clipping"])
 def test_faults_in_the_optimizer_are_found(fault) -> None:
     found = audit_training(lambda: train(fault=fault), EVENT, access="opacus", confidence=SURE)

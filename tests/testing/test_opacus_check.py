@@ -153,6 +153,7 @@ PLANTED = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", HONEST)
 def test_nothing_is_found_in_honest_trainings(name) -> None:
     objective, event = HONEST[name]
@@ -163,6 +164,7 @@ def test_nothing_is_found_in_honest_trainings(name) -> None:
     assert report.runs == 6 + (name == "less than stated")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", PLANTED)
 def test_what_is_planted_in_trainings_is_found_and_nothing_else(name) -> None:
     objective, *expected = PLANTED[name]
@@ -170,6 +172,7 @@ def test_what_is_planted_in_trainings_is_found_and_nothing_else(name) -> None:
     assert [found.name for found in report.findings] == expected, str(report)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("factor", [1.0, 0.5], ids=["honest", "half the noise"])
 def test_trainings_within_a_budget(factor) -> None:
     plan = odp.plan_budget(epsilon=3.0, records=SIZE, batch_size=BATCH, epochs=3, pilots=4)

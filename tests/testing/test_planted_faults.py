@@ -30,6 +30,7 @@ def audit(fault="", **settings):
     )
 
 
+@pytest.mark.slow
 def test_an_honest_training_is_not_refuted_and_what_is_not_seen_is_said() -> None:
     found = audit()
     assert found.verdict == "not refuted", str(found)
@@ -38,6 +39,7 @@ def test_an_honest_training_is_not_refuted_and_what_is_not_seen_is_said() -> Non
     assert str(found.not_seen[0]) in str(found)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("fault", "name"),
     [
@@ -94,6 +96,7 @@ CHECKED = {
 QUICK = ("", "shuffled epochs", "default_rng(0)", "exact accuracy", "an exact attribute")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "fault",
     [
@@ -115,6 +118,7 @@ def test_what_is_planted_in_an_objective_is_found_and_nothing_else(fault: str) -
     assert report.ok == (not CHECKED[fault])
 
 
+@pytest.mark.slow
 def test_cached_models_are_found() -> None:
     models = {}
 
@@ -128,6 +132,7 @@ def test_cached_models_are_found() -> None:
     assert "shared state" in [f.name for f in report.findings if f.certain], str(report)
 
 
+@pytest.mark.slow
 def test_a_generator_that_an_objective_holds_is_found() -> None:
     held = np.random.default_rng(7)
 
@@ -142,6 +147,7 @@ def test_a_generator_that_an_objective_holds_is_found() -> None:
     assert [f.name for f in report.findings if f.certain] == ["fixed seed"], str(report)
 
 
+@pytest.mark.slow
 def test_noise_in_whole_numbers_is_no_fault() -> None:
     """A count with discrete noise, divided by the number of records, is a share of records."""
     planted = functools.partial(objective, fault="noise in whole numbers")
@@ -149,6 +155,7 @@ def test_noise_in_whole_numbers_is_no_fault() -> None:
     assert report.ok, str(report)
 
 
+@pytest.mark.slow
 def test_a_fixed_split_and_fixed_first_weights_are_not_accused() -> None:
     def with_a_split(trial, data):
         rng = np.random.default_rng(0)

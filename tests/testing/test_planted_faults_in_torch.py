@@ -153,6 +153,7 @@ WITH_OPACUS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("train", "fault", "expected"),
     [(by_hand, *row) for row in BY_HAND.items()]

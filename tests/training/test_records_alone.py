@@ -165,6 +165,7 @@ def test_trainings_of_several_threads_do_not_refuse_one_another() -> None:
     in_threads(*[work] * 3)
 
 
+@pytest.mark.slow
 def test_what_python_draws_is_the_same_for_a_step_while_another_thread_trains() -> None:
     def loss(out: Any, y: Any) -> Any:
         return cross_entropy(out, y) * (0.5 + random.random())

@@ -70,6 +70,7 @@ def heavily_decayed(parameters: Any, rate: float) -> Any:
     return torch.optim.SGD(parameters, lr=rate, weight_decay=0.05)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("frozen", "optimizer"), [(True, "sgd"), (False, "adam")])
 def test_a_last_layer_is_trained_with_sgd_and_a_network_with_adam(
     frozen: bool, optimizer: str
@@ -85,6 +86,7 @@ def test_a_last_layer_is_trained_with_sgd_and_a_network_with_adam(
     assert trained.rehearsal == rehearsal(module(), INPUTS, optimizer=optimizer)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("make", "inputs"),
     [

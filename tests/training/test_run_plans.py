@@ -52,6 +52,7 @@ def studied(sampler: Callable[..., Any], objective: Any, runs: int = 4) -> optun
     return study
 
 
+@pytest.mark.slow
 @either
 def test_neither_callback_nor_release_is_told_what_a_run_costs(sampler: Any) -> None:
     release = odp.release(studied(sampler, honest))
@@ -61,6 +62,7 @@ def test_neither_callback_nor_release_is_told_what_a_run_costs(sampler: Any) -> 
     assert odp.verify(release.to_json()).ok
 
 
+@pytest.mark.slow
 @either
 def test_the_statement_does_not_tell_how_many_runs_there_were(sampler: Any) -> None:
     """Two studies that differ in T alone have the same rows on what runs did."""

@@ -44,6 +44,7 @@ def test_they_are_those_of_kymatio() -> None:
     np.testing.assert_allclose(maps[5].ravel(), FIFTH_MAP, atol=0.6)
 
 
+@pytest.mark.slow
 def test_features_of_an_image_depend_on_no_other() -> None:
     pair = torch.cat([image(), torch.rand(1, 28, 28)])
     whitening = scattering.PhotographWhitening()

@@ -127,6 +127,7 @@ def test_arrays_of_an_earlier_run_are_refused(carried: Callable[[Any], Any]) -> 
     train(of, odp.SoftmaxRegression(FEATURES, CLASSES))
 
 
+@pytest.mark.slow
 def test_new_models_are_welcome_in_memory_that_was_used_before() -> None:
     of = study()
     for _ in range(50):  # The allocator gives the same memory again and again.

@@ -110,6 +110,7 @@ def test_the_whole_pass_has_its_exact_law(totals, threshold, monkeypatch):
     assert pvalue(counts, above_threshold_law(totals, threshold, 8.0, 12.0)) < 1e-9
 
 
+@pytest.mark.slow
 def test_the_scales_are_those_of_the_papers():
     k, epsilon = 50, 0.4
     utilities = Utilities.from_scores(np.full((1, k), 0.5))

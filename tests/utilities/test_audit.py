@@ -210,6 +210,7 @@ def test_the_whole_loop_and_half_its_noise(noise):
     assert audit_twice() > 2.0
 
 
+@pytest.mark.slow
 def test_noisy_max_stays_under_its_epsilon_and_half_the_noise_is_caught():
     """Fails falsely with probability 4e-11: the noise is OpenDP's, the event is fixed."""
     totals = np.array([1, 1, 1]), np.array([0, 2, 2])

@@ -51,6 +51,7 @@ def test_the_page_of_proofs_has_the_sections_that_the_code_names():
     assert named == {"Whole numbers"}
 
 
+@pytest.mark.slow
 def test_choose():
     said = run("choose", "--quick")
     assert "0.949 at delta 1e-05 for 29 iterations" in said

@@ -238,6 +238,7 @@ def test_docstrings_say_who_may_see_the_figure() -> None:
 # The planner's table.
 
 
+@pytest.mark.slow
 def test_a_plan_shows_every_row_beside_naive_composition() -> None:
     plan = odp.selection_plan(RUN, laws=["geometric"], density_bounds=[(0.9, 1.25)], means=[3, 9])
     lines = shown(vis.plot_plan(plan))

@@ -39,6 +39,7 @@ def epsilon_of(pair, trials, bounds, kind=PointwiseProfile, **options) -> float:
     return max(kind(side, trials, bounds, **options).epsilon(DELTA) for side in sides)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("noise", "mean", "bounds", "reference"),
     [
@@ -88,6 +89,7 @@ def test_more_cells_and_finer_grids_converge_from_above(option, values) -> None:
     assert np.all(np.diff(deltas, axis=0) < (0.0 if option == "cells" else 0.02 * deltas[-1]))
 
 
+@pytest.mark.slow
 def test_narrow_grids_are_larger_and_still_sound() -> None:
     """Beyond the grid the ends take over: V(1, 0), V(0, 1), chords. Never zero."""
     rng = np.random.default_rng(7)
@@ -147,6 +149,7 @@ def test_any_solver_is_sound(monkeypatch: pytest.MonkeyPatch) -> None:
         assert np.any(guess.inner < exact.inner - 1e-3)
 
 
+@pytest.mark.slow
 def test_stationary_solution_is_a_supersolution_and_geometric_agrees_with_its_cap() -> None:
     pair = pair_of(GAUSSIAN)
     grid = LossGrid(pair, 0.05, 3.0, 3.0)
@@ -170,6 +173,7 @@ def test_stationary_solution_is_a_supersolution_and_geometric_agrees_with_its_ca
     assert np.allclose(uncapped.delta(eps), capped.delta(eps), rtol=2e-3)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "shape", [-0.5, 3.0, *(pytest.param(s, marks=pytest.mark.slow) for s in (0.0, 0.5))]
 )
@@ -186,6 +190,7 @@ def test_tail_of_negative_binomial_laws_is_bounded_from_above(shape) -> None:
     assert np.all(ours.delta(eps) <= long.delta(eps) * 1.06)
 
 
+@pytest.mark.slow
 def test_infinite_laws_that_are_cut_charge_what_they_cut() -> None:
     pair = pair_of(GAUSSIAN)
     profile = PointwiseProfile(pair, Poisson(4), (0.9, 1.25))
@@ -210,6 +215,7 @@ def test_runs_that_protect_nothing_are_infinite_not_nan(trials) -> None:
     assert profile.epsilon(1e-5) == math.inf
 
 
+@pytest.mark.slow
 def test_infinite_losses_cost_their_chance_of_occurring_once() -> None:
     """E[T] delta, and no factor C."""
     pair = randomized_response(0.5, 1e-7)
@@ -217,6 +223,7 @@ def test_infinite_losses_cost_their_chance_of_occurring_once() -> None:
     assert float(profile.delta(60.0)) == pytest.approx(1e-6, rel=1e-3)
 
 
+@pytest.mark.slow
 def test_a_very_wide_loss_stays_finite() -> None:
     for loss in (20.0, 300.0):
         profile = PointwiseProfile(randomized_response(loss), Geometric(5), (0.75, 2.0), cells=24)
@@ -226,6 +233,7 @@ def test_a_very_wide_loss_stays_finite() -> None:
         assert loss <= found <= 3.0 * (loss + math.log(2.0 / 0.75)) + 1.0
 
 
+@pytest.mark.slow
 def test_profile_is_a_profile() -> None:
     for pair in (pair_of(GAUSSIAN), randomized_response(1.0, 1e-4)):
         for trials in (Geometric(5), Poisson(2), Binomial(4, 2.0), Logarithmic(3)):
@@ -240,6 +248,7 @@ def test_profile_is_a_profile() -> None:
                 assert float(profile.delta(profile.epsilon(delta))) <= delta
 
 
+@pytest.mark.slow
 def test_wider_bounds_and_more_runs_never_cost_less() -> None:
     pair = pair_of(GAUSSIAN)
     bounds = ((1, 1), (0.9, 1.25), (0.75, 2))

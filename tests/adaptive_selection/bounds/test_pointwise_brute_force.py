@@ -118,6 +118,7 @@ def test_released_output_of_150_more_instances(startup) -> None:
     assert not bad, bad[:3]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("startup", [False, True])
 def test_module_is_above_every_k0_and_close_to_the_best(startup) -> None:
     """Lemma R: arbitrary k0, falling or not, stay below the supremum over three steps."""

@@ -29,6 +29,7 @@ def test_the_larger_direction_counts() -> None:
         assert np.all(deltas >= DataProfile(side, law).delta(EPSILONS) * 0.999)
 
 
+@pytest.mark.slow
 def test_more_start_up_runs_never_cost_more() -> None:
     """Once 1.475 at 16, 1.521 at 256 and 1.708 at 1000, where 1.429 is without adaptivity."""
     pair, law = pair_of(odp.gaussian(4.0)), odp.Geometric(10)

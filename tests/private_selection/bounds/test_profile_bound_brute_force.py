@@ -71,6 +71,7 @@ def check_fixed(make: Bound, count: int, seed: int) -> tuple[int, int]:
     return whole, single
 
 
+@pytest.mark.slow
 def test_no_order_of_outputs_beats_the_bound() -> None:
     assert check_fixed(DataProfile, 120, seed=1) == (0, 0)
 
@@ -108,6 +109,7 @@ def check_adaptive(make: Bound, count: int, seed: int) -> tuple[int, int]:
     return whole, single
 
 
+@pytest.mark.slow
 def test_no_policy_beats_the_bound() -> None:
     assert check_adaptive(DataProfile, 100, seed=2) == (0, 0)
 
@@ -198,6 +200,7 @@ class WithoutInfiniteMass(DominatingPair):
         return np.maximum(there - self.infinite_mass * weights.sum(), 0.0)
 
 
+@pytest.mark.slow
 def test_a_missing_infinite_mass_is_caught() -> None:
     def forgetful(
         pair: DominatingPair, trials: TrialCount, bounds: tuple[float, float]
