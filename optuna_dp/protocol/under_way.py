@@ -85,5 +85,10 @@ class UnderWay:
             return None
         return entry
 
+    def is_of_this_thread(self, study: Study, trial: FrozenTrial) -> bool:
+        """Returns whether the thread that calls this asked for the trial."""
+        entry = self.get(study, trial)
+        return entry is not None and entry.thread == threading.get_ident()
+
 
 _NOTHING: OrderedDict[int, Known] = OrderedDict()  # Stays empty.
