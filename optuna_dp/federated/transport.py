@@ -112,6 +112,6 @@ def short(value: Any) -> bool:
     return isinstance(value, bytes) and 0 < len(value) <= _LONGEST
 
 
-def rejected(reply: Message, why: str) -> None:
+def rejected(reply: Message, reason: str) -> None:
     """Says in the log which reply was not used, and why."""
-    _logger.warning("A reply of node %d was rejected: %s.", reply.metadata.src_node_id, why)
+    _logger.warning("A reply of node %d was rejected: %s.", reply.metadata.src_node_id, reason)
