@@ -13,8 +13,8 @@ import pytest
 
 import optuna_dp
 
-# A file may import from its own room and from those before it; rooms of one layer do not know
-# each other. Imports for the type checker count.
+# A file may import from its own package and from those before it. Packages of one layer do not
+# know each other. Imports for the type checker count.
 LAYERS = [
     {
         "errors",
@@ -51,8 +51,8 @@ LAYERS = [
         "visualization",
     },
 ]
-LAYER = {room: level for level, rooms in enumerate(LAYERS) for room in rooms}
-# Rooms that share a layer and know each other all the same: there are no walls among the basics
+LAYER = {package: level for level, packages in enumerate(LAYERS) for package in packages}
+# Packages that share a layer and know each other all the same: there are no walls among the basics
 # and among the edges.
 BASICS, EDGES = LAYERS[0], LAYERS[-1]
 NEIGHBOURS = [BASICS, EDGES]
@@ -61,7 +61,7 @@ NEIGHBOURS = [BASICS, EDGES]
 WITHOUT_OPTUNA = BASICS | {"accounting", "scoring", "voting", "attacks", "planning"}
 
 # The public faces of packages, which load a name when it is first used. They name for type
-# checkers what stands above their room, and nobody inside goes through them.
+# checkers what stands above their package, and nobody inside goes through them.
 DOORS = {
     f"{package}/__init__.py"
     for package in (
@@ -77,7 +77,7 @@ LOADED_BY_NAME = {
 }
 
 
-def room(file: str) -> str:
+def package(file: str) -> str:
     whole, _, name = file.rpartition("/")
     if whole and name in ("part.py", "command.py"):
         return "cli"  # What a part adds at the edges.
@@ -94,16 +94,16 @@ def may_import(mine: str, theirs: str) -> bool:
 
 @pytest.mark.parametrize("file", import_graph.files())
 def test_imports_go_one_way(file: str) -> None:
-    mine = room(file)
+    mine = package(file)
     for target in import_graph.neighbours(file, types=file not in DOORS):
-        assert may_import(mine, room(target)), f"{file} imports {target}"
+        assert may_import(mine, package(target)), f"{file} imports {target}"
     if mine in WITHOUT_OPTUNA:
         named = {item.name for item in import_graph.imports(file) if not item.for_types}
         assert not {name for name in named if name.split(".")[0] == "optuna"}, file
 
 
 def test_every_room_has_a_layer() -> None:
-    assert {room(file) for file in import_graph.files()} == set(LAYER)
+    assert {package(file) for file in import_graph.files()} == set(LAYER)
 
 
 def test_no_file_imports_itself_in_a_circle() -> None:

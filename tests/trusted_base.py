@@ -149,8 +149,8 @@ def trusted(procedure: str) -> list[str]:
 
 def statement(procedure: str) -> list[str]:
     """The files that its statement depends on besides."""
-    room = _STATEMENT_OF.get(procedure, "private_selection")
-    starts = (*STARTS[procedure], f"{room}/statement.py")
+    package = _STATEMENT_OF.get(procedure, "private_selection")
+    starts = (*STARTS[procedure], f"{package}/statement.py")
     return sorted(_closure(procedure, starts, words=True) - set(trusted(procedure)))
 
 

@@ -56,7 +56,7 @@ def mend_journal(path: str | Path) -> MendedJournal:
 
     Raises:
         InvalidArgumentError: If there is no such file, or no line of it is a record of a journal.
-        OSError: If there is no room for the copy.
+        OSError: If the disk cannot hold the copy.
     """
     file = Path(path)
     if not file.is_file():

@@ -183,7 +183,7 @@ class Recording(RandomSampler):
 
 
 def _leaky(scale: float) -> Callable[[optuna.Trial], float]:
-    """An objective that leaves its utility wherever a trial has room for it."""
+    """An objective that leaves its utility wherever a trial has a place for it."""
 
     def objective(trial: optuna.Trial) -> float:
         value = scale * height(trial) + 1e-3

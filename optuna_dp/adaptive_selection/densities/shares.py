@@ -178,16 +178,16 @@ def enforce(f: FloatArray, masses: IntArray, bounds: tuple[float, float]) -> Bou
     while deficit != 0:
         # What is missing (or too much) is spread evenly over the candidates that can still move,
         # those strictly inside the bounds first, so that f = C and f = c stay where they are.
-        room = upper - shares if deficit > 0 else shares - lower
-        movable = np.flatnonzero((room > 0) & (shares > lower) & (shares < upper))
+        slack = upper - shares if deficit > 0 else shares - lower
+        movable = np.flatnonzero((slack > 0) & (shares > lower) & (shares < upper))
         if movable.size == 0:
-            movable = np.flatnonzero(room > 0)
+            movable = np.flatnonzero(slack > 0)
         share, remainder = divmod(abs(deficit), movable.size)
         if share == 0:
             movable = movable[:remainder]
         change = np.full(movable.size, share, dtype=np.int64)
         change[:remainder] += 1
-        change = np.minimum(change, room[movable])
+        change = np.minimum(change, slack[movable])
         shares[movable] += change if deficit > 0 else -change
         deficit = total - int(shares.sum())
     return BoundedDensity(shares, masses, unit, bounds)
