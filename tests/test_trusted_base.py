@@ -87,7 +87,7 @@ def test_a_door_is_inside_a_function() -> None:
         assert all(arrow.inside for arrow in arrows if not arrow.for_types)
 
 
-def test_the_page_has_a_row_for_every_room_that_is_trusted() -> None:
+def test_the_page_has_a_row_for_every_package_that_is_trusted() -> None:
     packages = {
         file.rpartition("/")[0] or file
         for procedure in trusted_base.STARTS
