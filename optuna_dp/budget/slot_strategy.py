@@ -365,8 +365,8 @@ class BudgetStrategy(SlotStrategy):
     def _proposal(self, slot: Slot, space: dict[str, BaseDistribution]) -> Trial:
         """Returns the proposer's trial for a pilot, made once while the pilot is under way."""
         entry = slot.entry
-        if entry is not None and _PROPOSAL in entry.kept:
-            stored_proposal: Trial = entry.kept[_PROPOSAL]
+        if entry is not None and _PROPOSAL in entry.notes:
+            stored_proposal: Trial = entry.notes[_PROPOSAL]
             return stored_proposal
         visible_pilots = self._ended_runs(slot, self._first_of_batch(slot.number))
         # What was added by hand, or run by another sampler, is nobody's private output.
@@ -374,7 +374,7 @@ class BudgetStrategy(SlotStrategy):
             slot.study.directions, visible_pilots, slot.number, space, is_shown=began
         )
         if entry is not None:
-            entry.kept[_PROPOSAL] = proposal
+            entry.notes[_PROPOSAL] = proposal
         return proposal
 
     # The end of a run.

@@ -42,7 +42,7 @@ from optuna_dp.protocol.draws import Space, checked_space
 from optuna_dp.protocol.plan import StudyPlan
 from optuna_dp.protocol.pruners import guarded
 from optuna_dp.protocol.shared_plan import written_plan
-from optuna_dp.protocol.under_way import Known, UnderWay
+from optuna_dp.protocol.under_way import TrialUnderWay, UnderWay
 
 _logger = logging.getLogger("optuna_dp")
 
@@ -100,7 +100,7 @@ class Slot:
         return self._plan
 
     @property
-    def entry(self) -> Known | None:
+    def entry(self) -> TrialUnderWay | None:
         """What this process knows of the trial since it began; None if it began elsewhere."""
         return self._under_way.get(self.study, self.trial)
 

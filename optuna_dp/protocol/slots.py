@@ -74,7 +74,7 @@ from optuna_dp.protocol.records import (
 from optuna_dp.protocol.retries import keep_from
 from optuna_dp.protocol.shared_plan import check_same_design, plan_for
 from optuna_dp.protocol.slot_strategy import Slot, SlotStrategy
-from optuna_dp.protocol.under_way import Known, UnderWay
+from optuna_dp.protocol.under_way import TrialUnderWay, UnderWay
 
 _logger = logging.getLogger("optuna_dp")
 
@@ -190,7 +190,7 @@ class SlotSampler(OfThisPackage, BaseSampler):
             stored_record = SlotRecord.from_json(stored_slot)
             if stored_record.nonce != plan.nonce:
                 raise PlanError(NOT_DRAWN)
-            entry = entry or Known(me, plan, stored_record)
+            entry = entry or TrialUnderWay(me, plan, stored_record)
             entry.thread = me
             self.under_way.put(study, trial, entry)
             return
@@ -207,7 +207,7 @@ class SlotSampler(OfThisPackage, BaseSampler):
         storage.set_trial_system_attr(trial_id_of(trial), SLOT_KEY, record.to_json())
         check_same_design(*self.own_design(study), plan)
         self._of_same_plan.add(study)
-        self.under_way.put(study, trial, Known(me, plan, record))
+        self.under_way.put(study, trial, TrialUnderWay(me, plan, record))
 
     def infer_relative_search_space(self, study: Study, trial: FrozenTrial) -> Space:
         """Returns what is drawn jointly; ends trials that have no slot."""
