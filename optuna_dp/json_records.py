@@ -114,15 +114,15 @@ class Record:
         return record
 
     @classmethod
-    def refusal(cls, data: Any, why: str, fix: str = RESTORE) -> OptunaDPError:
+    def refusal(cls, data: Any, reason: str, fix: str = RESTORE) -> OptunaDPError:
         """Returns the error for a record that cannot be read.
 
         Args:
             data: What was given instead. Not for the message: records may hold secrets.
-            why: What is wrong with it, a clause.
+            reason: What is wrong with it, a clause.
             fix: What to do about it, a sentence.
         """
-        return PlanError(f"{cls.described_as} is corrupted: {why}. {fix}")
+        return PlanError(f"{cls.described_as} is corrupted: {reason}. {fix}")
 
 
 def plain(value: Any) -> Any:

@@ -149,20 +149,6 @@ def reachable(starts: Iterable[str], *, types: bool = False) -> set[str]:
     return found
 
 
-def circles() -> list[list[str]]:
-    """Groups of files each of which imports, directly or not, all others of its group.
-
-    Imports for the type checker count.
-    """
-    reach = {file: reachable(neighbours(file, types=True), types=True) for file in files()}
-    groups = {
-        tuple(sorted(other for other in reach[file] if file in reach[other]))
-        for file in files()
-        if file in reach[file]
-    }
-    return [list(group) for group in sorted(groups)]
-
-
 @functools.cache
 def code_lines(file: str) -> int:
     """Lines that hold code: not blank, not only a comment, not a docstring."""

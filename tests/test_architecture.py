@@ -1,4 +1,7 @@
-"""The shape of the package: imports go one way, and importing it costs next to nothing."""
+"""The shape of the package, as far as ``lint-imports`` does not look: start-up, private names.
+
+That imports go one way, and none goes through a front door, is in ``pyproject.toml``.
+"""
 
 from __future__ import annotations
 
@@ -13,55 +16,8 @@ import pytest
 
 import optuna_dp
 
-# A file may import from its own room and from those before it; rooms of one layer do not know
-# each other. Imports for the type checker count.
-LAYERS = [
-    {
-        "errors",
-        "front_doors",
-        "json_records",
-        "parts",
-        "validation",
-        "polling",
-        "arrays",
-        "numbers_shown",
-        "differences",
-        "exact_values",
-    },
-    {"accounting"},
-    {"optuna_internals"},
-    {"scoring", "models"},
-    {"protocol"},
-    {"training"},
-    {"evidence"},
-    {"budget", "private_selection", "utilities", "voting"},
-    {"adaptive_selection"},
-    {"attacks"},
-    {"releasing"},
-    {"planning"},
-    {
-        "cli",
-        "dashboard",
-        "digits",
-        "distributed",
-        "federated",
-        "opacus",
-        "selection_planner",
-        "testing",
-        "visualization",
-    },
-]
-LAYER = {room: level for level, rooms in enumerate(LAYERS) for room in rooms}
-# Rooms that share a layer and know each other all the same: there are no walls among the basics
-# and among the edges.
-BASICS, EDGES = LAYERS[0], LAYERS[-1]
-NEIGHBOURS = [BASICS, EDGES]
-
-# These may not know Optuna. Models are over Optuna's distributions.
-WITHOUT_OPTUNA = BASICS | {"accounting", "scoring", "voting", "attacks", "planning"}
-
 # The public faces of packages, which load a name when it is first used. They name for type
-# checkers what stands above their room, and nobody inside goes through them.
+# checkers what stands above their package, and nobody inside goes through them.
 DOORS = {
     f"{package}/__init__.py"
     for package in (
@@ -77,39 +33,6 @@ LOADED_BY_NAME = {
 }
 
 
-def room(file: str) -> str:
-    whole, _, name = file.rpartition("/")
-    if whole and name in ("part.py", "command.py"):
-        return "cli"  # What a part adds at the edges.
-    return whole if whole in LAYER else file.split("/")[0].removesuffix(".py")
-
-
-def may_import(mine: str, theirs: str) -> bool:
-    return (
-        mine == theirs
-        or LAYER[theirs] < LAYER[mine]
-        or any({mine, theirs} <= group for group in NEIGHBOURS)
-    )
-
-
-@pytest.mark.parametrize("file", import_graph.files())
-def test_imports_go_one_way(file: str) -> None:
-    mine = room(file)
-    for target in import_graph.neighbours(file, types=file not in DOORS):
-        assert may_import(mine, room(target)), f"{file} imports {target}"
-    if mine in WITHOUT_OPTUNA:
-        named = {item.name for item in import_graph.imports(file) if not item.for_types}
-        assert not {name for name in named if name.split(".")[0] == "optuna"}, file
-
-
-def test_every_room_has_a_layer() -> None:
-    assert {room(file) for file in import_graph.files()} == set(LAYER)
-
-
-def test_no_file_imports_itself_in_a_circle() -> None:
-    assert [set(group) for group in import_graph.circles()] == []
-
-
 @pytest.mark.parametrize("file", import_graph.files())
 def test_an_import_inside_a_function_says_why(file: str) -> None:
     """An extra that may be missing, or start-up time: in a comment on the line or above it."""
@@ -120,12 +43,6 @@ def test_an_import_inside_a_function_says_why(file: str) -> None:
 def test_only_front_doors_load_modules_by_name() -> None:
     files = [*import_graph.files(), import_graph.FRONT_DOOR]
     assert {file for file in files if import_graph.loads_by_name(file)} <= LOADED_BY_NAME
-
-
-def test_nobody_inside_goes_through_a_front_door() -> None:
-    """Who did would hide from the import graph what it rests on."""
-    for file in import_graph.files():
-        assert not import_graph.neighbours(file) & DOORS, file
 
 
 def test_no_public_name_of_a_package_is_that_of_a_file_in_it() -> None:

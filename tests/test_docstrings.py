@@ -1,4 +1,9 @@
-"""``help()`` on every public name says what it is and what its arguments mean."""
+"""``help()`` on every public name says what its arguments mean and what it raises.
+
+That there is a docstring, with a summary of one line and blank lines where they belong, is ruff's
+business (``D`` in ``pyproject.toml``), and that every argument has a type is mypy's. No linter
+knows what a class inherits, which public name is a front door's, or what a validator raises.
+"""
 
 from __future__ import annotations
 
@@ -86,18 +91,11 @@ def methods() -> Iterator[tuple[str, Any]]:
                 yield f"{name}.{key}", value
 
 
-@pytest.mark.parametrize("name", PUBLIC)
-def test_everything_has_a_summary_of_one_line(name: str) -> None:
+@pytest.mark.parametrize("name", [n for n, v in PUBLIC.items() if inspect.isclass(v)])
+def test_no_class_shows_the_docstring_of_its_base(name: str) -> None:
     value = PUBLIC[name]
-    doc = value.__doc__
-    assert doc, f"{name} has no docstring"
-    first, _, rest = inspect.cleandoc(doc).partition("\n")
-    assert first.endswith((".", ".)", "::")), f"{name}: {first!r}"
-    assert len(first) <= 99
-    assert not rest or rest.startswith("\n"), f"{name}: the summary runs on: {rest[:60]!r}"
-    if inspect.isclass(value):
-        inherited = [base.__doc__ for base in value.__mro__[1:]]
-        assert doc not in inherited, f"{name} shows the docstring of its base"
+    assert value.__doc__
+    assert value.__doc__ not in [base.__doc__ for base in value.__mro__[1:]]
 
 
 @pytest.mark.parametrize("name", [n for n, v in PUBLIC.items() if not inspect.ismodule(v)])
@@ -157,14 +155,11 @@ def test_what_refuses_arguments_says_so(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", [n for n, v in PUBLIC.items() if not inspect.ismodule(v)])
-def test_signatures_are_short_and_say_types(name: str) -> None:
+def test_signatures_are_short(name: str) -> None:
     value = PUBLIC[name]
     if not made_by_users(value):
         return
     for argument, parameter in inspect.signature(value).parameters.items():
-        if argument in ("self", "cls"):
-            continue
-        assert parameter.annotation is not parameter.empty, f"{name}({argument})"
         assert len(repr(parameter.default)) < 80, f"the default of {name}({argument}) is long"
 
 

@@ -88,14 +88,14 @@ def test_a_door_is_inside_a_function() -> None:
         assert all(arrow.inside for arrow in arrows if not arrow.for_types)
 
 
-def test_the_page_has_a_row_for_every_room_that_is_trusted() -> None:
-    rooms = {
+def test_the_page_has_a_row_for_every_package_that_is_trusted() -> None:
+    packages = {
         file.rpartition("/")[0] or file
         for procedure in trusted_base.STARTS
         for file in trusted_base.trusted(procedure)
     }
     listed = set(re.findall(r"^\| `([\w/]+?)/?` \|", PAGE.read_text(), re.MULTILINE))
-    assert {room for room in rooms if not room.endswith(".py")} <= listed
+    assert {package for package in packages if not package.endswith(".py")} <= listed
 
 
 def test_links_to_tests_are_to_files_that_exist() -> None:

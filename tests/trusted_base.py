@@ -57,7 +57,7 @@ DOORS: dict[tuple[str, str], tuple[str, ...]] = {
     ("accounting/guarantee.py", "accounting/run_rdp.py"): _RARE,
     ("accounting/guarantee.py", "accounting/kinds/per_client.py"): ("votes",),
     ("accounting/run_profile.py", "accounting/known_bounds.py"): _RARE,
-    ("accounting/kinds/foreign.py", "accounting/k_ary_response.py"): _RARE,
+    ("accounting/kinds/foreign.py", "accounting/kinds/k_ary_response.py"): _RARE,
     ("accounting/kinds/foreign.py", "accounting/sampled_pairs.py"): _RARE,
     ("accounting/run_profile.py", "accounting/kinds/bounded_range.py"): (
         "choice among utilities",
@@ -149,8 +149,8 @@ def trusted(procedure: str) -> list[str]:
 
 def statement(procedure: str) -> list[str]:
     """The files that its statement depends on besides."""
-    room = _STATEMENT_OF.get(procedure, "private_selection")
-    starts = (*STARTS[procedure], f"{room}/statement.py")
+    package = _STATEMENT_OF.get(procedure, "private_selection")
+    starts = (*STARTS[procedure], f"{package}/statement.py")
     return sorted(_closure(procedure, starts, words=True) - set(trusted(procedure)))
 
 

@@ -82,7 +82,7 @@ class Cell:
         noise = noise_of_training(epsilon, DELTA, rate, task.steps)
         increase = design.increase or (1.08 if epsilon >= 2.0 else 1.15)
         whole, signal = squared_mu(epsilon, DELTA), signal_at(noise, rate, task.steps)
-        room = whole * (1.0 - increase**-2)
+        pilot_budget = whole * (1.0 - increase**-2)
         total = sum(count * 4.0**i for i, count in enumerate(design.sizes))
         steps = max(20, round(design.length * task.steps))
         reach = task.reach
@@ -90,7 +90,7 @@ class Cell:
             reach *= float(design.measure.split()[1]) * math.log(task.classes)
         self.pilots, self.spread = [], []
         for i in range(len(design.sizes)):
-            part = room * 4.0**i / total
+            part = pilot_budget * 4.0**i / total
             mu = math.sqrt(part * (1.0 - design.share) / whole) * signal
             measure = found.at(noise_at(mu, rate, steps), steps)[:, :, at]
             self.pilots.append(measure if design.measure == "score" else -measure)

@@ -166,10 +166,12 @@ def falls_short(path: Path) -> list[str]:
         lost = mean["one_good"] - mean["budget"]
         if lost > (1.5 if small and epsilon == "1" else 1.0):
             say(f"{lost:.1f} behind one_good")
-        gained, room = (mean[arm] - mean["one_poor"] for arm in ("budget_poor", "free_choice"))
-        if room >= 8.0 and gained < 5.0:
+        gain, possible_gain = (
+            mean[arm] - mean["one_poor"] for arm in ("budget_poor", "free_choice")
+        )
+        if possible_gain >= 8.0 and gain < 5.0:
             known = "" if large >= 3000 else " (few records)"
-            say(f"{gained:.1f} gained on one_poor, of {room:.1f}{known}")
+            say(f"{gain:.1f} gained on one_poor, of {possible_gain:.1f}{known}")
         for rival in RIVALS[:-1]:  # "expert" knows the other tasks
             if rival not in cell:
                 continue
@@ -177,10 +179,10 @@ def falls_short(path: Path) -> list[str]:
             if ahead + half < 0.0:
                 say(f"{rival} ahead by {-ahead:.1f} ± {half:.1f}")
         random = mean["one_random"]
-        room = mean["free_choice"] - random
-        way = (mean["budget_none"] - random) / room
+        possible_gain = mean["free_choice"] - random
+        way = (mean["budget_none"] - random) / possible_gain
         # Free choice by the score of the records trained on may be no better than chance.
-        asked = epsilon == ("3" if small else "1") and room >= 1.0
+        asked = epsilon == ("3" if small else "1") and possible_gain >= 1.0
         if asked and way < (0.7 if small else 0.85):
             say(f"{way:.2f} of the way to free_choice")
     return lines

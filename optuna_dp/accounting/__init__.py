@@ -44,7 +44,7 @@ __all__ = ["SelectionAccountant"]
 def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    # Late: its selections stand above this room.
+    # Late: its selections stand above this package.
     home = importlib.import_module("optuna_dp.private_selection.accountant")
     globals()[name] = value = getattr(home, name)
     return value

@@ -47,25 +47,25 @@ def pair_of_choice(epsilon: float) -> DominatingPair:
     return DominatingPair.from_profile(s, delta, delta)
 
 
-def pair_with_rest(epsilon: float, rest: DominatingPair) -> DominatingPair:
-    """Returns a pair that dominates a choice followed by what ``rest`` dominates.
+def pair_with_rest(epsilon: float, continuation: DominatingPair) -> DominatingPair:
+    """Returns a pair that dominates a choice followed by what ``continuation`` dominates.
 
     Args:
         epsilon: Range of the choice's losses, non-negative.
-        rest: A pair for everything after the choice, whatever was chosen.
+        continuation: A pair for everything after the choice, whatever was chosen.
     """
-    if rest.is_infinite or epsilon > _LARGEST_EPSILON:
+    if continuation.is_infinite or epsilon > _LARGEST_EPSILON:
         return DominatingPair.infinite()
-    directions = (rest, rest.reversed())
-    largest = max(float(np.abs(rest.losses).max(initial=0.0)) + epsilon, 1e-9)
-    top = min(largest, _LARGEST_EPSILON)
+    directions = (continuation, continuation.reversed())
+    largest_loss = max(float(np.abs(continuation.losses).max(initial=0.0)) + epsilon, 1e-9)
+    top = min(largest_loss, _LARGEST_EPSILON)
     middle = min(
         max(side.epsilon(max(_CENTRAL_DELTA, side.infinite_mass)) for side in directions)
         + epsilon,
         top,
     )
-    half = POINTS // 2
-    s = np.union1d(np.linspace(0.0, top, half), np.linspace(0.0, middle, half))
+    half_count = POINTS // 2
+    s = np.union1d(np.linspace(0.0, top, half_count), np.linspace(0.0, middle, half_count))
     return DominatingPair.from_profile(s, *(_supremum(epsilon, side, s) for side in directions))
 
 
@@ -97,8 +97,8 @@ def rdp(epsilon: float, orders: FloatArray) -> FloatArray:
     return np.asarray(np.minimum(simple_bound, value), dtype=np.float64)
 
 
-def _supremum(epsilon: float, rest: DominatingPair, s: FloatArray) -> FloatArray:
-    """Upper bounds of ``sup_t H(choice with t, then rest)`` at each s.
+def _supremum(epsilon: float, continuation: DominatingPair, s: FloatArray) -> FloatArray:
+    """Upper bounds of ``sup_t H(choice with t, then continuation)`` at each s.
 
     With ``x = e^t`` the masses of the two outputs are p and 1 - p, affine in x, under one law, and
     p' and 1 - p' under the other. The value is V(p, p') + V(1 - p, 1 - p') with
@@ -108,33 +108,38 @@ def _supremum(epsilon: float, rest: DominatingPair, s: FloatArray) -> FloatArray
     better where p' is small, ``p e^-t`` with the t of the upper end.
     """
     if epsilon == 0.0:
-        return rest.delta(s)
+        return continuation.delta(s)
     pieces = min(max(math.ceil(PIECES_PER_UNIT * epsilon), FEWEST_PIECES), _MOST_PIECES)
     t = epsilon * np.arange(pieces + 1) / pieces
-    half = epsilon / pieces / 2.0
+    half_piece = epsilon / pieces / 2.0
     range_mass = -math.expm1(-epsilon)
     high = -np.expm1(t - epsilon) / range_mass
     low = np.exp(-epsilon) * np.expm1(t) / range_mass
-    low_part = _value(low, np.exp(epsilon - t) * low, rest, s)
-    to_upper_end = rest.delta(s[:, None] - t[1:] * (1.0 + _ROUNDING))
+    low_part = _value(low, np.exp(epsilon - t) * low, continuation, s)
+    to_upper_end = continuation.delta(s[:, None] - t[1:] * (1.0 + _ROUNDING))
     by_tangent, by_ratio = np.zeros((2, s.size, pieces))
-    for end, middle, away in ((0, t[:-1] + half, -half), (1, t[1:] - half, half)):
+    for end, middle, offset in (
+        (0, t[:-1] + half_piece, -half_piece),
+        (1, t[1:] - half_piece, half_piece),
+    ):
         nodes = slice(end, pieces + end)
-        tangent = ((2.0 - math.exp(away)) * np.exp(-middle) - math.exp(-epsilon)) / range_mass
-        value = _value(high[nodes], tangent, rest, s) + low_part[:, nodes]
+        tangent = ((2.0 - math.exp(offset)) * np.exp(-middle) - math.exp(-epsilon)) / range_mass
+        value = _value(high[nodes], tangent, continuation, s) + low_part[:, nodes]
         by_tangent = np.maximum(by_tangent, value)
         by_ratio = np.maximum(by_ratio, high[nodes] * to_upper_end + low_part[:, nodes])
     suprema = np.minimum(by_tangent, by_ratio).max(axis=1)
     return np.asarray(np.minimum(suprema * (1.0 + _ROUNDING), 1.0))
 
 
-def _value(a: FloatArray, b: FloatArray, rest: DominatingPair, s: FloatArray) -> FloatArray:
+def _value(
+    a: FloatArray, b: FloatArray, continuation: DominatingPair, s: FloatArray
+) -> FloatArray:
     """V(a, b) at each s, rounded up; shape (s.size, a.size)."""
     # Rounding may have made b larger, never by so much.
     b = b - _ROUNDING * (np.abs(b) + 1e-3 * a)
     with np.errstate(divide="ignore", invalid="ignore"):
         shift = np.where(b > 0.0, np.log(np.maximum(b, 0.0)) - np.log(a), 0.0)
     shift = np.where(a > 0.0, shift, 0.0)
-    above = a * rest.delta(s[:, None] + shift)
-    below = a - np.exp(s)[:, None] * b
-    return np.asarray(np.where(b > 0.0, above, below))
+    with_pair = a * continuation.delta(s[:, None] + shift)
+    without_pair = a - np.exp(s)[:, None] * b
+    return np.asarray(np.where(b > 0.0, with_pair, without_pair))

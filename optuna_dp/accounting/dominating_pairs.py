@@ -138,9 +138,9 @@ class DominatingPair:
         eps, forward, reverse = _checked_profile(epsilons, delta_forward, delta_reverse)
         # Slopes between points that are too close are all rounding, and their masses do not add
         # up. Fewer points are as sound: the hull of some lies above the hull of all.
-        for apart in (0.0, 1e-6, 1e-4, 1e-2):
-            keep = _apart(eps, apart)
-            hull = _lower_hull(eps[keep], forward[keep], reverse[keep])
+        for distance in (0.0, 1e-6, 1e-4, 1e-2):
+            indices = _apart(eps, distance)
+            hull = _lower_hull(eps[indices], forward[indices], reverse[indices])
             pair = _pair_of_hull(hull)
             if pair is not None:
                 break
@@ -184,15 +184,15 @@ class DominatingPair:
         shifts, shrunk = np.log(kinks), 1.0 / kinks.astype(_LONG)
         largest = max(np.abs(eps).max(initial=0.0), np.abs(shifts).max(initial=0.0))
         grown = _power(eps)[:, None]
-        out = np.empty(eps.size)
+        deltas = np.empty(eps.size)
         rows = max(1, _AT_ONCE // (shifts.size + 1))
         for start in range(0, eps.size, rows):
             part = slice(start, start + rows)
-            at = eps[part, None] - shifts
+            shifted_eps = eps[part, None] - shifts
             # The product of two powers, unless one of them may not be a float.
-            power = grown[part] * shrunk if largest <= LARGEST_EPSILON else _power(at)
-            out[part] = _delta(self._sticks(at, power)) @ weights
-        return out
+            power = grown[part] * shrunk if largest <= LARGEST_EPSILON else _power(shifted_eps)
+            deltas[part] = _delta(self._sticks(shifted_eps, power)) @ weights
+        return deltas
 
     def _sticks(
         self, eps: FloatArray, power: npt.NDArray[np.longdouble]
@@ -204,8 +204,8 @@ class DominatingPair:
         index = np.searchsorted(knots, eps, side="right")
         # Above the last atom nothing is taken, even where e^eps overflowed (inf * 0).
         result = np.asarray(tail[index] - np.minimum(power, _HUGE) * prime[index])
-        below = eps < 0.0
-        result[below] -= np.expm1(eps[below])
+        is_negative = eps < 0.0
+        result[is_negative] -= np.expm1(eps[is_negative])
         return result
 
     @cached_property
@@ -295,8 +295,8 @@ def _checked_profile(
     if eps[0] > 0.0:
         eps = np.concatenate(([0.0], eps))
         forward, reverse = (np.concatenate(([1.0], d)) for d in (forward, reverse))
-    keep = eps <= LARGEST_EPSILON
-    eps, forward, reverse = eps[keep], forward[keep].copy(), reverse[keep].copy()
+    is_finite = eps <= LARGEST_EPSILON
+    eps, forward, reverse = eps[is_finite], forward[is_finite].copy(), reverse[is_finite].copy()
     # At epsilon = 0 both directions are the total variation distance.
     forward[0] = reverse[0] = min(forward[0], reverse[0])
     return eps, np.minimum.accumulate(forward), np.minimum.accumulate(reverse)
@@ -340,15 +340,15 @@ def _lower_hull(eps: FloatArray, forward: FloatArray, reverse: FloatArray) -> Fl
     # Beyond its lowest point the hull is flat.
     chain = np.array([x, h, d])[:, [*range(int(h[:-1].argmin()) + 1), -1]]
     bent = [*(np.flatnonzero(_masses(chain) <= 0.0) + 1).tolist(), chain.shape[1] - 1]
-    at, forward_sticks, reverse_sticks = chain.tolist()
+    positions, forward_sticks, reverse_sticks = chain.tolist()
     corners, i = [0], 1
     while i < chain.shape[1]:
         while len(corners) > 1:
             a, b = corners[-2:]
-            if at[b] >= 0.0:
-                mass = _bend(*((at[k], forward_sticks[k]) for k in (a, b, i)))
+            if positions[b] >= 0.0:
+                mass = _bend(*((positions[k], forward_sticks[k]) for k in (a, b, i)))
             else:
-                mass = _bend(*((-at[k], reverse_sticks[k]) for k in (i, b, a)))
+                mass = _bend(*((-positions[k], reverse_sticks[k]) for k in (i, b, a)))
             if mass > 0.0:
                 break
             corners.pop()
@@ -362,11 +362,11 @@ def _lower_hull(eps: FloatArray, forward: FloatArray, reverse: FloatArray) -> Fl
     return chain[:, corners]
 
 
-def _apart(eps: FloatArray, apart: float) -> FloatArray:
-    """Returns the indices of points at least so far apart, the first among them."""
+def _apart(eps: FloatArray, distance: float) -> FloatArray:
+    """Returns the indices of points at least ``distance`` apart, the first among them."""
     indices = [0]
     for i in range(1, eps.size):
-        if eps[i] - eps[indices[-1]] >= apart:
+        if eps[i] - eps[indices[-1]] >= distance:
             indices.append(i)
     return np.array(indices)
 
@@ -396,21 +396,21 @@ def give_back_rounding(pair: DominatingPair, hull: FloatArray) -> DominatingPair
     """
     weight = 0.0
     x, h, d = hull[:, 1:-1]
-    for at, values, side in ((x, h, pair), (-x, d, pair.reversed())):
-        eps, targets = at[at >= 0.0], values[at >= 0.0]
+    for positions, values, side in ((x, h, pair), (-x, d, pair.reversed())):
+        eps, targets = positions[positions >= 0.0], values[positions >= 0.0]
         # Half a unit in the last place is below what the given doubles can say; without this
         # allowance a profile near one, which mixing can hardly raise, would need a large weight.
-        short = targets.astype(_LONG) - side.upper_delta(eps) - np.spacing(targets) / 2
-        slack = (targets > 0.0) & (targets < 1.0) & (short > -_ROUNDING * targets)
+        shortfall = targets.astype(_LONG) - side.upper_delta(eps) - np.spacing(targets) / 2
+        slack = (targets > 0.0) & (targets < 1.0) & (shortfall > -_ROUNDING * targets)
         if np.any(slack):
-            needed = (short[slack] + _ROUNDING * targets[slack]) / (1.0 - targets[slack])
-            weight = max(weight, float(needed.max()))
+            weights = (shortfall[slack] + _ROUNDING * targets[slack]) / (1.0 - targets[slack])
+            weight = max(weight, float(weights.max()))
     if weight <= 0.0:
         return pair
-    keep = 1.0 - weight
+    remainder = 1.0 - weight
     return DominatingPair(
         pair.losses,
-        pair.mass * keep,
+        pair.mass * remainder,
         _unit(pair.infinite_mass + weight * (1.0 - pair.infinite_mass)),
         _unit(pair.null_mass + weight * (1.0 - pair.null_mass)),
     )

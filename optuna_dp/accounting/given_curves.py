@@ -37,18 +37,20 @@ def interpolated_rdp(
             hull.pop()
         hull.append((float(point[0]), float(point[1])))
     knots = np.array(hull)
-    inside = np.interp(s, knots[:, 0], knots[:, 1])
+    on_hull = np.interp(s, knots[:, 0], knots[:, 1])
     is_within = s <= knots[-1, 0]
     if np.isinf(pure):
-        return np.asarray(np.where(is_within, inside / s, np.inf), dtype=np.float64)
+        return np.asarray(np.where(is_within, on_hull / s, np.inf), dtype=np.float64)
     # Order inf is the slope of the last piece; it may cut the hull anywhere.
-    steep = np.min(
+    beyond_hull = np.min(
         knots[:, 1]
         + np.maximum(s[:, None] - knots[:, 0], 0.0) * pure
         + np.where(s[:, None] >= knots[:, 0], 0.0, np.inf),
         axis=1,
     )
-    return np.asarray(np.where(is_within, np.minimum(inside, steep), steep) / s, dtype=np.float64)
+    return np.asarray(
+        np.where(is_within, np.minimum(on_hull, beyond_hull), beyond_hull) / s, dtype=np.float64
+    )
 
 
 def _turns_down(a: tuple[float, float], b: tuple[float, float], c: tuple[float, float]) -> bool:

@@ -167,8 +167,8 @@ class Guarantee(Record):
             for name, epsilon in by_method.items()
             if epsilon == math.inf and name not in comparisons
         }
-        reasons |= {name: why for name, (e, why) in comparisons.items() if e == math.inf}
-        return {name: not_private or why for name, why in reasons.items()}
+        reasons |= {name: reason for name, (e, reason) in comparisons.items() if e == math.inf}
+        return {name: not_private or reason for name, reason in reasons.items()}
 
     def bounds(self, delta: float) -> tuple[float, float]:
         """Returns (attack, bound): epsilon at ``delta`` is known to lie between the two.
@@ -233,10 +233,10 @@ class Guarantee(Record):
         return composition
 
     @classmethod
-    def refusal(cls, data: Any, why: str, fix: str = "") -> InvalidArgumentError:
+    def refusal(cls, data: Any, reason: str, fix: str = "") -> InvalidArgumentError:
         """Returns the error for a record that is not one of a guarantee."""
         return InvalidArgumentError(
-            "data", data, f"it must be what Guarantee.to_json returned ({why})", fix
+            "data", data, f"it must be what Guarantee.to_json returned ({reason})", fix
         )
 
     @functools.cached_property

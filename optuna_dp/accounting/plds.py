@@ -183,10 +183,10 @@ def deltas_at(side: Side, epsilons: FloatArray) -> FloatArray:
     # Of factors beyond what floats hold less is taken off, which is safe.
     factors = np.exp(np.minimum(-losses[::-1], _LARGEST_EXPONENT))
     lower = np.cumsum(np.concatenate([[0.0], falling * factors]))
-    above = losses.size - np.searchsorted(losses, epsilons, side="right")
+    atoms_above = losses.size - np.searchsorted(losses, epsilons, side="right")
     # At losses beyond what floats hold nothing is left to take off.
-    taken = np.exp(np.minimum(epsilons, _LARGEST_EXPONENT)) * lower[above]
-    return np.asarray(np.clip(upper[above] - taken, 0.0, 1.0))
+    subtrahend = np.exp(np.minimum(epsilons, _LARGEST_EXPONENT)) * lower[atoms_above]
+    return np.asarray(np.clip(upper[atoms_above] - subtrahend, 0.0, 1.0))
 
 
 def pld_of_pair(pair: DominatingPair, interval: float) -> Any:
@@ -204,11 +204,11 @@ def pmf_of_pair(pair: DominatingPair, interval: float) -> Any:
     """
     if pair.losses.size == 0:
         return pld_pmf.create_pmf({0: 0.0}, interval, pair.infinite_mass, True)
-    below = np.floor(pair.losses / interval).astype(np.int64)
-    to_next = np.clip((below + 1) * interval - pair.losses, 0.0, interval)
-    low = np.clip(np.expm1(to_next) / math.expm1(interval), 0.0, 1.0) * pair.mass
-    lowest, highest = int(below[0]), int(below[-1]) + 1
+    grid_index = np.floor(pair.losses / interval).astype(np.int64)
+    to_next = np.clip((grid_index + 1) * interval - pair.losses, 0.0, interval)
+    lower_mass = np.clip(np.expm1(to_next) / math.expm1(interval), 0.0, 1.0) * pair.mass
+    lowest, highest = int(grid_index[0]), int(grid_index[-1]) + 1
     probs = np.zeros(highest - lowest + 1)
-    np.add.at(probs, below - lowest, low)
-    np.add.at(probs, below + 1 - lowest, pair.mass - low)
+    np.add.at(probs, grid_index - lowest, lower_mass)
+    np.add.at(probs, grid_index + 1 - lowest, pair.mass - lower_mass)
     return pld_pmf.DensePLDPmf(interval, lowest, probs, pair.infinite_mass, True)

@@ -24,19 +24,19 @@ def reading_points(profiles: list[tuple[FloatArray, FloatArray]], level: float) 
         profiles: For each direction its losses, ascending from 0, and the deltas there.
         level: Beyond where the profile stays within this of its limit, nothing is read.
     """
-    top = max(_first(at, deltas, deltas[-1] + level) for at, deltas in profiles)
+    top = max(_first(losses, deltas, deltas[-1] + level) for losses, deltas in profiles)
     top = min(top, LARGEST_EPSILON)
-    middle = min(top, max(_first(at, deltas, _CENTRAL_DELTA) for at, deltas in profiles))
+    middle = min(top, max(_first(losses, deltas, _CENTRAL_DELTA) for losses, deltas in profiles))
     epsilons = np.union1d(
         np.linspace(0.0, top, POINTS // 2), np.linspace(0.0, middle, POINTS // 2)
     )
     # Two points closer than rounding would only make noise; the last one ends the profile.
-    keep = np.diff(epsilons, append=math.inf) > 1e-3 * top / POINTS
-    keep[0] = True
-    return np.asarray(epsilons[keep])
+    is_kept = np.diff(epsilons, append=math.inf) > 1e-3 * top / POINTS
+    is_kept[0] = True
+    return np.asarray(epsilons[is_kept])
 
 
-def _first(at: FloatArray, deltas: FloatArray, level: float) -> float:
+def _first(losses: FloatArray, deltas: FloatArray, level: float) -> float:
     """Returns the first epsilon with at most this delta; the last one if there is none."""
-    low = np.flatnonzero(deltas <= level)
-    return float(at[low[0] if low.size else -1])
+    indices = np.flatnonzero(deltas <= level)
+    return float(losses[indices[0] if indices.size else -1])

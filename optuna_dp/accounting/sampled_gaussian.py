@@ -50,24 +50,24 @@ def loss_distribution(event: Any, relation: str, interval: float) -> Any:
 def _one_way(event: Any, adjacency: Any, interval: float) -> Any:
     rate, noise = event.sampling_probability, event.event.noise_multiplier
     mechanism = GaussianPrivacyLoss(noise, sampling_prob=rate, adjacency_type=adjacency)
-    ends = mechanism.connect_dots_bounds()
-    low = math.floor(ends.epsilon_lower / interval)
-    high = math.ceil(ends.epsilon_upper / interval)
+    epsilon_range = mechanism.connect_dots_bounds()
+    low = math.floor(epsilon_range.epsilon_lower / interval)
+    high = math.ceil(epsilon_range.epsilon_upper / interval)
     epsilons = np.arange(low, high + 1) * interval
     cuts = _cuts(epsilons, rate, noise, adjacency)
-    inside = ~np.isnan(cuts)
+    is_finite = ~np.isnan(cuts)
     # Where no outcome has so small a loss, all of them count; where none has so large a one, none.
     deltas = np.zeros(epsilons.size)
     if adjacency == AdjacencyType.REMOVE:
         deltas = -np.expm1(np.minimum(epsilons, 0.0))
-    deltas[inside] = mechanism.mu_upper_cdf(cuts[inside]) - np.exp(
-        epsilons[inside] + mechanism.mu_lower_log_cdf(cuts[inside])
+    deltas[is_finite] = mechanism.mu_upper_cdf(cuts[is_finite]) - np.exp(
+        epsilons[is_finite] + mechanism.mu_lower_log_cdf(cuts[is_finite])
     )
     # dp-accounting's connect-the-dots (arXiv 2207.04380v1), without its dictionary of all losses.
     deltas = np.minimum.accumulate(np.clip(deltas, 0.0, 1.0))
     falls = -np.diff(deltas)
-    up, down = falls / -math.expm1(-interval), falls / math.expm1(interval)
-    masses = np.append(1.0 - deltas[0], up) - np.append(down, 0.0)
+    rises_back, down = falls / -math.expm1(-interval), falls / math.expm1(interval)
+    masses = np.append(1.0 - deltas[0], rises_back) - np.append(down, 0.0)
     return pld_pmf.DensePLDPmf(interval, low, np.maximum(masses, 0.0), float(deltas[-1]), True)
 
 

@@ -46,10 +46,10 @@ def pmf(variance: float) -> tuple[npt.NDArray[np.int64], FloatArray]:
     v = _checked(variance)
     reach = math.ceil(40.0 * math.sqrt(v) + 60.0)
     x = np.arange(reach + 1)
-    half = np.asarray(ive(x.astype(np.float64), v), dtype=np.float64)
-    half = half[: int(np.argmax(half < 1e-290)) or reach + 1]
-    values = np.concatenate([half[:0:-1], half])
-    return np.arange(values.size) - (half.size - 1), values
+    upper_half = np.asarray(ive(x.astype(np.float64), v), dtype=np.float64)
+    upper_half = upper_half[: int(np.argmax(upper_half < 1e-290)) or reach + 1]
+    values = np.concatenate([upper_half[:0:-1], upper_half])
+    return np.arange(values.size) - (upper_half.size - 1), values
 
 
 def _checked(variance: float) -> float:
@@ -73,17 +73,20 @@ def shift_pair(variance: float) -> DominatingPair:
     atoms = np.flatnonzero(np.minimum(f[1:], f[:-1]) >= _SMALLEST_MASS) + 1
     mass, mass_prime = f[atoms], f[atoms - 1]
     losses = np.log(mass) - np.log(mass_prime)
-    outside = float(f.sum()) - float(mass.sum())
-    outside_prime = float(f.sum()) - float(mass_prime.sum())
+    infinite_mass = float(f.sum()) - float(mass.sum())
+    infinite_mass_prime = float(f.sum()) - float(mass_prime.sum())
     order = np.argsort(losses, kind="stable")
     losses, mass = losses[order], mass[order]
     # The middle atoms of a wide law have losses a rounding apart: join what is not ascending.
-    keep = np.concatenate([[True], np.diff(losses) > 0.0])
-    if not keep.all():
-        mass = np.add.reduceat(mass, np.flatnonzero(keep))
-        losses = losses[keep]
+    is_ascending = np.concatenate([[True], np.diff(losses) > 0.0])
+    if not is_ascending.all():
+        mass = np.add.reduceat(mass, np.flatnonzero(is_ascending))
+        losses = losses[is_ascending]
     return DominatingPair(
-        losses, mass, max(outside, 0.0) + _ROUNDING, max(outside_prime, 0.0) + _ROUNDING
+        losses,
+        mass,
+        max(infinite_mass, 0.0) + _ROUNDING,
+        max(infinite_mass_prime, 0.0) + _ROUNDING,
     )
 
 
@@ -128,5 +131,5 @@ def rdp_bound(variance: float, changes: int, orders: npt.ArrayLike) -> FloatArra
     a = np.asarray(orders, dtype=np.float64)
     whole_orders = np.unique(np.concatenate([[2.0], np.floor(a), np.ceil(a)]))
     whole_orders = whole_orders[whole_orders >= 2.0]
-    extra = np.minimum(((2.0 * whole_orders - 1.0) + 6.0) / (4.0 * v * v), 3.0 / (2.0 * v))
-    return interpolated_rdp(whole_orders, changes * (whole_orders / (2.0 * v) + extra), a)
+    excess = np.minimum(((2.0 * whole_orders - 1.0) + 6.0) / (4.0 * v * v), 3.0 / (2.0 * v))
+    return interpolated_rdp(whole_orders, changes * (whole_orders / (2.0 * v) + excess), a)

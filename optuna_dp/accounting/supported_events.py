@@ -32,9 +32,9 @@ def check_supported(event: Any, relation: str) -> None:
     kind = kind_of(event)
     for child in kind.children():
         check_supported(child, relation)
-    why = kind.refusal(relation)
-    if why is not None:
-        raise UnsupportedEventError(event, why)
+    reason = kind.refusal(relation)
+    if reason is not None:
+        raise UnsupportedEventError(event, reason)
     if kind.judged_here:
         return
     if sampled_by_pair(event, relation):

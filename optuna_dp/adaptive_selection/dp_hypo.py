@@ -2,35 +2,28 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Literal
 
 from optuna.distributions import BaseDistribution
-from optuna.study import Study
-from optuna.trial import FrozenTrial
 
+from optuna_dp.adaptive_selection.bounded_draws import BoundedDraws
 from optuna_dp.adaptive_selection.densities.adaptive_density import AdaptiveDensity, search_bounds
 from optuna_dp.adaptive_selection.densities.projection import Projection
-from optuna_dp.errors import InvalidArgumentError
-from optuna_dp.models.history import GrowingHistory, SharedSpace
 from optuna_dp.models.prior import Prior
-from optuna_dp.models.scores import RunOutcome
 from optuna_dp.models.surrogate import GaussianProcess, ScoreModel
-from optuna_dp.optuna_internals import storage_of
-from optuna_dp.private_selection.sampler import DEFAULT_TRIALS, SelectionSampler
-from optuna_dp.private_selection.settings import NOT_PROPOSED_KEY, SelectionSettings
+from optuna_dp.private_selection.slot_strategy import (
+    DEFAULT_TRIALS,
+    SelectionStrategy,
+    checked_prior,
+)
 from optuna_dp.private_selection.trial_counts.base import TrialCount
-from optuna_dp.protocol.draws import Space, stored_form
-from optuna_dp.protocol.plan import StudyPlan
-from optuna_dp.protocol.records import GATE_KEY, ended, score, trial_id_at, trials_of
-from optuna_dp.protocol.slots import Drawn
-from optuna_dp.protocol.visible_runs import completed_batches
+from optuna_dp.protocol.slots import SlotSampler
 from optuna_dp.training.run_plan import RunPlan
-from optuna_dp.validation import whole
 
 _DEFAULTS = AdaptiveDensity()
 
 
-class DPHyPOSampler(SelectionSampler):
+class DPHyPOSampler(SlotSampler):
     """Learns from earlier runs, within bounds of the prior that the accounting charges for.
 
     DP-HyPO (Wang et al. 2023, arXiv:2306.05734), Framework 1 and Algorithm 3: a surrogate scores
@@ -126,15 +119,9 @@ class DPHyPOSampler(SelectionSampler):
         run: RunPlan | None = None,
         seed: int | None = None,
     ) -> None:
-        super().__init__(search_space, trials=trials, prior=prior, run=run, seed=seed)
-        if schedule not in ("batch", "any"):
-            raise InvalidArgumentError("schedule", schedule, "it must be 'batch' or 'any'")
-        self._schedule = schedule
-        self._batch_size = whole("batch_size", batch_size, 1)
-        self._startup = self._promised(startup_runs)
-        self._adaptive = AdaptiveDensity(
+        density = AdaptiveDensity(
             bounds=search_bounds(density_bounds),
-            prior=self._prior,
+            prior=checked_prior(prior),
             projection=projection,
             tau=tau,
             beta=beta,
@@ -142,81 +129,19 @@ class DPHyPOSampler(SelectionSampler):
             candidates=candidates,
             standardize=standardize,
         )
-        self._history = GrowingHistory(_outcome)
-        self._shared_space = SharedSpace()
-
-    def _promised(self, startup_runs: int | None) -> int:
-        """Returns how many runs are promised to come from the prior."""
-        count = None if startup_runs is None else whole("startup_runs", startup_runs, 0)
-        if self._schedule == "any":
-            if count:
-                raise InvalidArgumentError(
-                    "startup_runs",
-                    startup_runs,
-                    'it must be None or 0 under schedule="any"',
-                    'Runs from the prior lower the cost with schedule="batch" only.',
-                )
-            return 0
-        return 0 if count == 0 else max(count or 0, self._batch_size)
-
-    def _in_words(self) -> dict[str, Any]:
-        return {
-            **super()._in_words(),
-            "density_bounds": self._adaptive.bounds,
-            "schedule": self._schedule,
-            "batch_size": self._batch_size,
-            **({"startup_runs": self._startup} if self._startup else {}),
-        }
-
-    def _settings(self) -> SelectionSettings:
-        search = self._adaptive.describe(self._search_space or {})
-        return SelectionSettings(
-            **self._base_settings(),
-            density_bounds=self._adaptive.bounds,
-            schedule=self._schedule,
-            batch_size=self._batch_size,
-            search={name: search[name] for name in search.keys() - {"bounds", "prior"}},
-            startup_runs=self._startup or None,
+        super().__init__(
+            SelectionStrategy(
+                type(self).__name__,
+                search_space,
+                trials=trials,
+                prior=prior,
+                run=run,
+                seed=seed,
+                adaptive=BoundedDraws(
+                    density,
+                    schedule=schedule,
+                    batch_size=batch_size,
+                    startup_runs=startup_runs,
+                ),
+            )
         )
-
-    def _space_of(self, study: Study, plan: StudyPlan, number: int) -> Space:
-        if number < self._startup or self._search_space is not None:
-            return super()._space_of(study, plan, number)
-        return self._shared_space.of(self._visible(study, number))
-
-    def _each_alone(self, study: Study, trial: FrozenTrial) -> bool:
-        return self._is_uniform and trial.number < self._startup
-
-    def _draw(self, study: Study, plan: StudyPlan, number: int, space: Space) -> Drawn:
-        if number < self._startup:
-            return super()._draw(study, plan, number, space)
-        # The density is not told durations, orders of arrival, reported values or attributes.
-        runs = self._history.of(self._visible(study, number), space)
-        rng = self._joint_rng(number)
-        try:
-            proposal = self._adaptive.propose(runs, space, rng, plan.design.direction)
-        except Exception:
-            # A score model or a solver failed, and the scores of earlier runs may be why. If this
-            # counted as a failed run, the law of a run would leave the density bounds.
-            trial_id = trial_id_at(study, number)
-            storage_of(study).set_trial_system_attr(trial_id, NOT_PROPOSED_KEY, True)
-            raise
-        return proposal.params, {"density_ratio": proposal.ratio}
-
-    def _visible(self, study: Study, number: int) -> list[FrozenTrial]:
-        """The runs that this slot's density may depend on, by slot."""
-        if self._schedule == "any":
-            return [
-                trial
-                for trial in trials_of(study)
-                if ended(trial) and trial.number != number and GATE_KEY not in trial.system_attrs
-            ]
-        return completed_batches(
-            study,
-            number - number % self._batch_size,
-            is_own=lambda trial: self._asked_by_this_thread(study, trial),
-        )
-
-
-def _outcome(trial: FrozenTrial) -> RunOutcome:
-    return RunOutcome(stored_form(trial)[0], score(trial))

@@ -169,18 +169,20 @@ def _bins(step: _Step, replace: bool, edges: FloatArray) -> tuple[FloatArray, Fl
     masses = []
     for centre in _centres(step, replace):
         with_record = _between(edges, centre, step)
-        without = _between(edges, 0.0, step) if step.sampling < 1.0 else 0.0
-        masses.append(step.sampling * with_record + (1.0 - step.sampling) * without)
+        without_record = _between(edges, 0.0, step) if step.sampling < 1.0 else 0.0
+        masses.append(step.sampling * with_record + (1.0 - step.sampling) * without_record)
     return masses[0], masses[1]
 
 
 def _between(edges: FloatArray, centre: float, step: _Step) -> FloatArray:
     z = (np.concatenate([[-np.inf], edges, [np.inf]]) - centre) / step.scale
-    away = -np.abs(z)
-    small = 0.5 * np.exp(away) if step.kind == "laplace" else special.ndtr(away)
-    below = np.where(z < 0.0, small, 1.0 - small)
+    minus_distance = -np.abs(z)
+    small = (
+        0.5 * np.exp(minus_distance) if step.kind == "laplace" else special.ndtr(minus_distance)
+    )
+    cumulative = np.where(z < 0.0, small, 1.0 - small)
     # Subtract on the side where the numbers are small.
-    mass = np.where(z[:-1] > 0.0, small[:-1] - small[1:], below[1:] - below[:-1])
+    mass = np.where(z[:-1] > 0.0, small[:-1] - small[1:], cumulative[1:] - cumulative[:-1])
     return np.maximum(mass, 0.0)
 
 

@@ -40,17 +40,17 @@ def data_attack(
     events = np.minimum(events, 1.0 - tops)
     # An empty block leaves out the O-null outputs too: the adversary may rank them anywhere.
     block = np.where(tops > 0.0, np.interp(tops, low, low_prime), 0.0)
-    inside = np.minimum(np.interp(events, high, high_prime), 1.0 - block)
+    between_mass = np.minimum(np.interp(events, high, high_prime), 1.0 - block)
     result = []
-    for top, event, best in ((tops, events, np.max), (block, inside, np.min)):
+    for top, event, extremum in ((tops, events, np.max), (block, between_mass, np.min)):
         stay, complement = 1.0 - top, np.maximum(1.0 - top - event, 0.0)
-        factor = best(stay @ vertices.T, axis=1)
+        factor = extremum(stay @ vertices.T, axis=1)
         after_event = np.zeros(tops.shape[0])
         before_event = np.zeros(tops.shape[0])
         for p in pmf[::-1]:
             after_event = p + factor * after_event
             values = event * after_event[:, None] + complement * before_event[:, None]
-            before_event = best(values @ vertices.T, axis=1)
+            before_event = extremum(values @ vertices.T, axis=1)
         result.append(before_event)
     return result[0], result[1]
 

@@ -122,7 +122,7 @@ class HistoryAttack:
         #: How many outputs lead below the lattice, and how many not above it, from each z.
         self._short = np.clip(middle - np.arange(n), 0, shift.size)
         self._long = np.clip(middle + n - np.arange(n), 0, shift.size)
-        self._room: dict[tuple[bool, tuple[int, ...]], FloatArray] = {}
+        self._buffers: dict[tuple[bool, tuple[int, ...]], FloatArray] = {}
         #: The last policy, for each number of ranks.
         self._policies: dict[int, IntArray] = {}
 
@@ -229,10 +229,10 @@ class HistoryAttack:
         padded[..., n - 1 : 1 - n] = masses
         rows = sliding_window_view(padded, n, axis=-1)[..., self._first :: -1, :][..., :n, :]
         # Written where those before were: new memory takes longer than what is put in it.
-        room = mass is self.on, rows.shape
-        if room not in self._room:
-            self._room[room] = np.empty(rows.shape)
-        windows = self._room[room]
+        key = mass is self.on, rows.shape
+        if key not in self._buffers:
+            self._buffers[key] = np.empty(rows.shape)
+        windows = self._buffers[key]
         windows[...] = rows
         # What would leave the lattice stays at its ends.
         sums = np.zeros((*masses.shape[:3], masses.shape[3] + 1))

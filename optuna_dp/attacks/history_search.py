@@ -1,5 +1,7 @@
-"""The search for mechanisms under policies that see earlier outputs: ascent over the ranks of
-outputs, then moves of single masses."""
+"""The search for mechanisms under policies that see earlier outputs.
+
+Ascent over the ranks of outputs, then moves of single masses.
+"""
 
 from __future__ import annotations
 

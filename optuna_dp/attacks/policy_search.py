@@ -1,5 +1,7 @@
-"""What the searches for policies have in common: the epsilon that an attack shows, and laws of T
-cut short."""
+"""Common parts of the searches for policies.
+
+The epsilon that an attack shows, and distributions of T cut short.
+"""
 
 from __future__ import annotations
 

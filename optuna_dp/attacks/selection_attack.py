@@ -84,7 +84,6 @@ def _strongest(pair: DominatingPair, trials: TrialCount, target: float) -> Selec
 
 def _largest_epsilon(search: AttackSearch, delta: float) -> float:
     """Returns an epsilon at which delta is exceeded, nearly the largest (0 if nowhere above 0)."""
-
     high = smallest_epsilon(search.delta, delta, highest=_LARGEST_EPSILON)
     if high == math.inf:
         return high if search.delta(high) > delta else _LARGEST_EPSILON

@@ -100,15 +100,15 @@ def climbers(pilots: Sequence[Pilot], rung: int, signs: Sequence[float]) -> list
     The first guess, the first pilot that was enqueued, always climbs, before all others. If there
     are fewer than places, they take turns: a score more of the same.
     """
-    below = [pilot.rung for pilot in pilots if pilot.rung < rung]
-    if not below:
+    lower_rungs = [pilot.rung for pilot in pilots if pilot.rung < rung]
+    if not lower_rungs:
         return []
-    order = ranked([pilot for pilot in pilots if pilot.rung == max(below)], signs)
+    order = ranked([pilot for pilot in pilots if pilot.rung == max(lower_rungs)], signs)
     guess = _repeats_of_first_guess(pilots, order)[:1]
     return [*guess, *(pilot for pilot in order if pilot not in guess)]
 
 
-def chosen(how: Choose, pilots: Sequence[Pilot], signs: Sequence[float]) -> Chosen:
+def chosen(choose: Choose, pilots: Sequence[Pilot], signs: Sequence[float]) -> Chosen:
     """Returns what the last run is run with.
 
     Scores of different rungs come from different noise and are not compared: all ways look at the
@@ -119,12 +119,12 @@ def chosen(how: Choose, pilots: Sequence[Pilot], signs: Sequence[float]) -> Chos
         InvalidArgumentError: If the user's function returns what no run can be run with.
     """
     top = ranked([pilot for pilot in pilots if pilot.rung == max(p.rung for p in pilots)], signs)
-    if how == "evidence":
+    if choose == "evidence":
         best = _first_guess_or_better(pilots, top, signs[0])
         return best.params, best.distributions
-    if how == "best":
+    if choose == "best":
         return top[0].params, top[0].distributions
-    answer = how([(dict(pilot.params), pilot.values) for pilot in top])
+    answer = choose([(dict(pilot.params), pilot.values) for pilot in top])
     return _checked(answer, pilots)
 
 
@@ -147,9 +147,9 @@ def _first_guess_or_better(pilots: Sequence[Pilot], top: Sequence[Pilot], sign: 
     if not guesses:
         return top[0]
     scores = clean_scores([p.values[0] for p in pilots if p.rung == pilots[0].rung], sign)
-    ahead = sign * (top[0].values[0] - guesses[0].values[0])
-    spread = float(np.std(scores, ddof=1)) if len(scores) > 1 else 0.0
-    return guesses[0] if ahead <= _MARGIN * spread else top[0]
+    lead = sign * (top[0].values[0] - guesses[0].values[0])
+    deviation = float(np.std(scores, ddof=1)) if len(scores) > 1 else 0.0
+    return guesses[0] if lead <= _MARGIN * deviation else top[0]
 
 
 def _checked(answer: Any, pilots: Sequence[Pilot]) -> Chosen:

@@ -115,13 +115,13 @@ class BudgetPlan(Record):
             f"{count} {words} of noise {rung.noise_multiplier:.4g} for {rung.steps} steps"
             for count, rung in zip(self.rung_sizes, self.rungs, strict=True)
         )
-        spare = f", and {self.spare_runs} to spare" if self.spare_runs else ""
+        spare_words = f", and {self.spare_runs} to spare" if self.spare_runs else ""
         then = f"{rungs}, then " if rungs else ""
         remark = parts.remark_on_plan(self)
         return (
             f"BudgetPlan(<epsilon {self.epsilon:g} at delta {self.delta:g}: {then}one "
-            f"run of noise {self.final.noise_multiplier:.4g} for {self.final.steps} steps{spare}"
-            f"{remark and '. ' + remark}>)"
+            f"run of noise {self.final.noise_multiplier:.4g} for {self.final.steps} steps"
+            f"{spare_words}{remark and '. ' + remark}>)"
         )
 
     @property
@@ -262,9 +262,9 @@ class BudgetPlan(Record):
         return plan
 
     @classmethod
-    def refusal(cls, data: Any, why: str, fix: str = "") -> InvalidArgumentError:
+    def refusal(cls, data: Any, reason: str, fix: str = "") -> InvalidArgumentError:
         """Returns the error for what is no record of a plan."""
-        requirement = f"it must be what BudgetPlan.to_json returned ({why})"
+        requirement = f"it must be what BudgetPlan.to_json returned ({reason})"
         return InvalidArgumentError("data", data, requirement, fix)
 
 

@@ -119,12 +119,12 @@ class Budget(Procedure):
         if began(trial) or not shows_a_run(trial):
             return
         if GATE_KEY in trial.system_attrs:
-            why, fix = "the study's last run had begun already", "Stop the workers."
+            reason, fix = "the study's last run had begun already", "Stop the workers."
         else:
-            why = f"it was not started by the study's {self.design.sampler}"
+            reason = f"it was not started by the study's {self.design.sampler}"
             fix = "Give the study's sampler to each worker: optuna.load_study(..., sampler=...)."
         raise ReleaseRefusedError(
-            f"{why}, so it is not a run of the plan, and the guarantee does not cover it.",
+            f"{reason}, so it is not a run of the plan, and the guarantee does not cover it.",
             trial_number=trial.number,
             fix=f"Show nothing of this trial. {fix}",
         )

@@ -78,13 +78,13 @@ took, when they ended, logs, or attributes and reported values outside the state
 
     def facts(self, design: Design, guarantee: Guarantee) -> dict[str, str]:
         settings = BudgetSettings.of(design)
-        plan, how = settings.plan, settings.choose
+        plan, choose = settings.plan, settings.choose
         rungs = {}
         for i, (size, rung) in enumerate(zip(plan.rung_sizes, plan.rungs, strict=True), start=1):
             name = "Pilots" if len(plan.rungs) == 1 else f"Pilots, rung {i}"
             runs = f"{size} run{'s' if size > 1 else ''}, each {in_words(rung.event)}"
             rungs[name] = f"planned: {runs}; {_origin(settings, i)}; all charged, even if failed"
-        spare = (
+        spare_words = (
             f"; {plan.spare_runs} spare, used if the last run fails, and charged in any case"
             if plan.spare_runs
             else ""
@@ -100,7 +100,7 @@ took, when they ended, logs, or attributes and reported values outside the state
             search = "one run, without pilots"
         else:
             origin = (
-                f"{_CHOICES.get(how, f'chosen by {how} from the outputs of pilots')}, "
+                f"{_CHOICES.get(choose, f'chosen by {choose} from the outputs of pilots')}, "
                 "unless a person gave others after seeing the pilots' outputs"
             )
             search = (
@@ -110,8 +110,8 @@ took, when they ended, logs, or attributes and reported values outside the state
         return {
             "Search": f"planned: {design.sampler}: {search}",
             **rungs,
-            "The last run": f"planned: {in_words(plan.final.event)}{spare}. Its hyperparameters: "
-            f"{origin}",
+            "The last run": f"planned: {in_words(plan.final.event)}{spare_words}. Its "
+            f"hyperparameters: {origin}",
             "The score": f"planned: {_SCORES[plan.score]}"
             + ("" if settings.scores_last_run else "; the last run has no score"),
             "Parameters": space,

@@ -194,7 +194,7 @@ def _mended(storage: str) -> MendedJournal:
     try:
         return mend_journal(storage)
     except OSError as error:
-        fix = "Make room on the disk first: a copy of the file is kept."
+        fix = "Free some disk space first: a copy of the file is kept."
         reason = f"the file cannot be copied and written ({error.strerror or error})"
         raise InvalidArgumentError("STORAGE", storage, reason, fix) from error
 
@@ -227,7 +227,7 @@ def load_study(storage: str, study_name: str) -> Study:
                 "STORAGE",
                 storage,
                 f"{len(torn)} of its lines are torn, the first is line {torn[0]}",
-                "End all workers, make room on the disk, and drop them: optuna-dp recover "
+                "End all workers, free some disk space, and drop them: optuna-dp recover "
                 f"{storage} {study_name} --mend",
             ) from error
         # Optuna's errors about a storage have the driver's as their cause.

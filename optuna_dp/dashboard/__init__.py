@@ -3,7 +3,7 @@
 Needs the extra: ``pip install "optuna-dp[dashboard]"``.
 
 Two pages, for two readers. The curator's study is annotated by :func:`annotate`; its page shows
-every run and must not leave the room. The published study (:func:`optuna_dp.publish`) is
+every run and must not be published. The published study (:func:`optuna_dp.publish`) is
 annotated by :func:`annotate_published`, which is given the release and nothing else.
 """
 

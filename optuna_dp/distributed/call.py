@@ -159,10 +159,13 @@ def optimize(
     _check_sampler(study)
     engine = engine_here(workers)
     if run_timeout is not None:
-        why = "threads cannot be ended" if engine is None else engine.cannot_end_one()
-        if why:
+        reason = "threads cannot be ended" if engine is None else engine.cannot_end_one()
+        if reason:
             raise InvalidArgumentError(
-                "run_timeout", run_timeout, why, 'Use joblib.parallel_config("loky"), Dask or Ray.'
+                "run_timeout",
+                run_timeout,
+                reason,
+                'Use joblib.parallel_config("loky"), Dask or Ray.',
             )
     if engine is None:
         _try_numbers_here(study, workers)

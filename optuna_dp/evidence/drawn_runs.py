@@ -103,11 +103,11 @@ class DrawnRuns(Procedure):
         """See :class:`Procedure`; one trial, or none, and nothing besides."""
         for name in ("vouched", "give_up_last_run"):
             if (value := getattr(request, name)) not in (None, False):
-                why = (
+                reason = (
                     "it is for studies whose plan says what runs are, and this is one of "
                     f"{self.design.sampler} without"
                 )
-                raise InvalidArgumentError(name, value, why, "Leave it out.")
+                raise InvalidArgumentError(name, value, reason, "Leave it out.")
         self.refuse_lost(request)
         winner = self.winner(evidence)
         return Outcome(

@@ -72,7 +72,7 @@ def _entry(design: Design) -> ProcedureEntry:
     return entry
 
 
-def _refusal(design: Design, why: str, fix: str) -> ReleaseRefusedError:
+def _refusal(design: Design, reason: str, fix: str) -> ReleaseRefusedError:
     return ReleaseRefusedError(
-        f"Its plan names the procedure {design.procedure!r}, which {why}", fix=fix
+        f"Its plan names the procedure {design.procedure!r}, which {reason}", fix=fix
     )

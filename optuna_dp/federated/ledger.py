@@ -80,9 +80,9 @@ class Answer(Record):
     server: str
 
     @classmethod
-    def refusal(cls, data: Any, why: str, fix: str = "") -> VoteRefusedError:
+    def refusal(cls, data: Any, reason: str, fix: str = "") -> VoteRefusedError:
         """Returns the error for a line that is not one of a ledger."""
-        return VoteRefusedError(f"the ledger is damaged: {why}")
+        return VoteRefusedError(f"the ledger is damaged: {reason}")
 
 
 def now() -> str:

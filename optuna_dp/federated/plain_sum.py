@@ -44,7 +44,7 @@ class PlainSum(Transport):
         ]
         server.progress(f"asking {len(nodes)} nodes for their votes (plain sum)")
         total = np.zeros(query.plan.candidates, dtype=np.int64)
-        waiting = set(nodes)
+        silent_nodes = set(nodes)
         try:
             replies = list(server.grid.send_and_receive(messages, timeout=server.timeout))
         except Exception as error:  # of the grid; what was sent is spent
@@ -53,11 +53,11 @@ class PlainSum(Transport):
             return Attempt(None, 0, True, tuple(nodes), reason)
         for reply in replies:
             node = reply.metadata.src_node_id
-            vote = None if node not in waiting else _plain_vote(reply, query.plan)
+            vote = None if node not in silent_nodes else _plain_vote(reply, query.plan)
             if vote is not None:
-                waiting.discard(node)
+                silent_nodes.discard(node)
                 total += vote
-        votes = len(nodes) - len(waiting)
+        votes = len(nodes) - len(silent_nodes)
         server.progress(f"{votes} of {len(nodes)} nodes voted")
         quorum = query.plan.survivors_needed
         if votes < quorum:
@@ -84,8 +84,8 @@ def _plain_vote(reply: Message, plan: VotePlan) -> IntArray | None:
     if np.any(vote > bound) or np.any(vote < -bound):
         rejected(reply, f"an entry lies beyond {bound}")
         return None
-    why = impossible(plan, vote, 1)
-    if why:
-        rejected(reply, why)
+    reason = impossible(plan, vote, 1)
+    if reason:
+        rejected(reply, reason)
         return None
     return vote

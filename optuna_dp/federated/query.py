@@ -206,6 +206,7 @@ def choose_candidates(
     """Returns the candidates of a search.
 
     Args:
+        search_space: Distributions by parameter name.
         candidates: ``"grid"`` for all points of a space of finitely many; a whole number n for n
             different random ones; or the candidates themselves.
         rng: For random candidates. They are public, and drawn before any data are looked at.

@@ -79,13 +79,15 @@ class ReplyChecks:
         if set(config) != {"nids", "shares"}:
             return False
         nids, shares = config.get("nids"), config.get("shares")
-        active, dead = (cast(list[int], question[name]) for name in ("active_nids", "dead_nids"))
-        if not (_whole(nids) and isinstance(shares, list) and nids == [*active, *dead]):
+        active, dropped = (
+            cast(list[int], question[name]) for name in ("active_nids", "dead_nids")
+        )
+        if not (_whole(nids) and isinstance(shares, list) and nids == [*active, *dropped]):
             return False
         if len(shares) != len(cast(list[int], nids)) or not all(short(s) for s in shares):
             return False
         secret_shares = cast(list[bytes], shares)
-        lengths = [_SEED_SHARE] * len(active) + [_KEY_SHARE] * len(dead)
+        lengths = [_SEED_SHARE] * len(active) + [_KEY_SHARE] * len(dropped)
         if [len(share) for share in secret_shares] != lengths:
             return False
         pairs = list(zip(cast(list[int], nids), secret_shares, strict=True))
@@ -123,8 +125,11 @@ def impossible(plan: VotePlan, sums: IntArray, votes: int) -> str:
     bound = noise_bound(float(plan.share_variance) * votes)
     if bool(np.any(sums < -bound)) or bool(np.any(sums > votes + bound)):
         return "an entry lies beyond what votes and their noise can be"
-    total, spread = int(sums.sum()), noise_bound(float(plan.share_variance) * votes * len(sums))
-    if abs(total - votes * plan.votes) > spread:
+    total, total_bound = (
+        int(sums.sum()),
+        noise_bound(float(plan.share_variance) * votes * len(sums)),
+    )
+    if abs(total - votes * plan.votes) > total_bound:
         return "there are more votes in it, or fewer, than votes and their noise can be"
     return ""
 

@@ -90,7 +90,7 @@ def noise_bound(variance: float) -> float:
 def vector_of(data: Any, shape: tuple[int, ...]) -> IntArray | None:
     """Returns the 64-bit whole numbers in the bytes of a file of numpy, None if there is more.
 
-    The header is read before room is made: it may tell of any size.
+    The header is read before memory is taken: it may name any size.
     """
     size = 8 * math.prod(shape)
     if not isinstance(data, bytes) or not size <= len(data) <= size + _LONGEST_HEADER:
@@ -112,6 +112,6 @@ def short(value: Any) -> bool:
     return isinstance(value, bytes) and 0 < len(value) <= _LONGEST
 
 
-def rejected(reply: Message, why: str) -> None:
+def rejected(reply: Message, reason: str) -> None:
     """Says in the log which reply was not used, and why."""
-    _logger.warning("A reply of node %d was rejected: %s.", reply.metadata.src_node_id, why)
+    _logger.warning("A reply of node %d was rejected: %s.", reply.metadata.src_node_id, reason)

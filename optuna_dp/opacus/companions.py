@@ -175,8 +175,8 @@ class CompanionCheck:
             undefined = ~np.isfinite(lengths[0]) & ~np.isfinite(lengths[1])
             ratios = np.where(undefined, 0.0, lengths[2] / sizes)
         ratios = np.where(np.isnan(ratios), np.inf, ratios)
-        largest = float(ratios.max(initial=0.0))
-        return largest if largest > rounding else None
+        largest_ratio = float(ratios.max(initial=0.0))
+        return largest_ratio if largest_ratio > rounding else None
 
 
 def random_states() -> dict[str, Any]:

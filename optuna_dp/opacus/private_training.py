@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from optuna_dp.opacus.batches import Batches
 
-# Chance that any step of a run draws more records than its physical batches have room for.
+# Chance that any step of a run draws more records than its physical batches hold.
 _CHANCE_OF_TOO_MANY = 1e-9
 
 

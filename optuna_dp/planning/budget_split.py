@@ -102,9 +102,9 @@ class Split:
     ) -> list[PaidRuns]:
         """Returns the pilots that cost what the last runs leave, the signal doubling by rung."""
         budget = squared_mu(self.epsilon, self.delta)
-        room = budget * (1.0 - increase**-2)
+        pilot_budget = budget * (1.0 - increase**-2)
         total = sum(n * 4.0**i for i, n in enumerate(sizes))
-        shares = [room * 4.0**i / total for i in range(len(sizes))]
+        shares = [pilot_budget * 4.0**i / total for i in range(len(sizes))]
         score_noises = [self._score_noise(share, _PILOT_SCORE_SHARE) for share in shares]
 
         def rungs(noise: float) -> list[PaidRuns]:

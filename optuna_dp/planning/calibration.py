@@ -85,8 +85,8 @@ class Calibration(Record):
 def bounds_of_ratio(ratio: float) -> tuple[float, float]:
     """Returns (c, C) with C/c = ``ratio`` and C = 1/c^2: (1, 1) at 1, about (0.79, 1.59) at 2.
 
-    One natural family of density bounds: room above the prior, where a policy concentrates, is
-    worth more than room below it.
+    One natural family of density bounds: a wide bound above the prior, where a policy
+    concentrates, is worth more than a wide bound below it.
 
     Args:
         ratio: C/c, finite and at least 1.

@@ -56,7 +56,7 @@ def noise_of_twice(plan: BudgetPlan) -> float:
     """Returns how many times the last run's noise it would take to have twice the pilots.
 
     Pilots of the same noise; about, in shares of the squared budget, of which the last run has
-    one over the square of its noise increase. Infinite if there is no room for them.
+    one over the square of its noise increase. Infinite if the budget cannot pay for them.
 
     Args:
         plan: Of DP-SGD.

@@ -76,8 +76,8 @@ def largest_within(
         does.
     """
     aim = math.log(target) + math.log1p(-0.5 * tolerance)
-    inside: _Point | None = None
-    outside: _Point | None = None
+    inner_point: _Point | None = None
+    outer_point: _Point | None = None
     slope, u = scale.slope, min(max(scale.start, scale.low), scale.high)
     repeated = 0
     for _ in range(_MAX_EVALUATIONS):
@@ -85,28 +85,28 @@ def largest_within(
         if math.isnan(value):
             value = math.inf
         point = _Point(u, math.log(value) - aim if value > 0.0 else -math.inf, value)
-        previous = inside if value <= target else outside
+        previous = inner_point if value <= target else outer_point
         if value <= target:
             repeated = repeated + 1 if repeated > 0 else 1
-            inside = point
+            inner_point = point
             if value >= (1.0 - tolerance) * target or u >= scale.high:
                 break
         else:
             repeated = repeated - 1 if repeated < 0 else -1
-            outside = point
+            outer_point = point
             if u <= scale.low:
                 return SearchResult(u, value, slope)
-        slope = _slope(previous or outside or inside, point, slope)
-        if inside is None or outside is None:
+        slope = _slope(previous or outer_point or inner_point, point, slope)
+        if inner_point is None or outer_point is None:
             u = _onward(point, slope, scale, tolerance)
             continue
-        if outside.u - inside.u <= 1e-9 * max(1.0, abs(inside.u)):
+        if outer_point.u - inner_point.u <= 1e-9 * max(1.0, abs(inner_point.u)):
             break
-        u = _between(inside, outside, repeated)
-    if inside is None:
-        assert outside is not None
-        return SearchResult(outside.u, outside.value, slope)
-    return SearchResult(inside.u, inside.value, slope)
+        u = _between(inner_point, outer_point, repeated)
+    if inner_point is None:
+        assert outer_point is not None
+        return SearchResult(outer_point.u, outer_point.value, slope)
+    return SearchResult(inner_point.u, inner_point.value, slope)
 
 
 def guided(
@@ -133,11 +133,16 @@ def guided(
     if not 0.0 < ratio < math.inf:
         return largest_within(cost, target, scale, tolerance=tolerance)
     aim = target * (1.0 - 0.5 * tolerance) / ratio
-    near = largest_within(rough, aim, scale, tolerance=0.1 * tolerance)
-    at = max(near.at - _BESIDE, scale.low)
-    if at < near.at and 0.0 < (beside := rough(at)) < near.cost < math.inf:
-        near = near._replace(slope=math.log(near.cost / beside) / (near.at - at))
-    return largest_within(cost, target, scale.starting_at(near), tolerance=tolerance)
+    estimate = largest_within(rough, aim, scale, tolerance=0.1 * tolerance)
+    neighbour = max(estimate.at - _BESIDE, scale.low)
+    if (
+        neighbour < estimate.at
+        and 0.0 < (neighbour_cost := rough(neighbour)) < estimate.cost < math.inf
+    ):
+        estimate = estimate._replace(
+            slope=math.log(estimate.cost / neighbour_cost) / (estimate.at - neighbour)
+        )
+    return largest_within(cost, target, scale.starting_at(estimate), tolerance=tolerance)
 
 
 class _Point(NamedTuple):
@@ -161,14 +166,14 @@ def _onward(point: _Point, slope: float, scale: Scale, tolerance: float) -> floa
     return max(scale.low, point.u - step) if point.above > 0.0 else min(scale.high, point.u + step)
 
 
-def _between(inside: _Point, outside: _Point, repeated: int) -> float:
-    low, high = inside.above, outside.above
+def _between(inner_point: _Point, outer_point: _Point, repeated: int) -> float:
+    low, high = inner_point.above, outer_point.above
     if not math.isfinite(low + high):
-        return 0.5 * (inside.u + outside.u)
+        return 0.5 * (inner_point.u + outer_point.u)
     # Illinois: an end that stays put counts for less and less, lest the secant creep.
     if repeated > 1:
         high *= 0.5 ** (repeated - 1)
     elif repeated < -1:
         low *= 0.5 ** (-repeated - 1)
     share = min(max(low / (low - high), 0.02), 0.98)
-    return inside.u + share * (outside.u - inside.u)
+    return inner_point.u + share * (outer_point.u - inner_point.u)

@@ -1,4 +1,4 @@
-"""Failed runs that stand together: chance, or runs that never had one?
+"""Blocks of failed runs that are too long to be chance.
 
 A run that fails by chance is an outcome like any other. Runs that all fail for certain, from some
 run on or for a while (the machine has died, the objective was broken, somebody stopped early), are

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from optuna.distributions import BaseDistribution
-from optuna.study import Study
-from optuna.trial import FrozenTrial
 
 from optuna_dp.models.prior import Prior
-from optuna_dp.private_selection.sampler import DEFAULT_TRIALS, SelectionSampler
-from optuna_dp.private_selection.settings import SelectionSettings
+from optuna_dp.private_selection.slot_strategy import DEFAULT_TRIALS, SelectionStrategy
 from optuna_dp.private_selection.trial_counts.base import TrialCount
+from optuna_dp.protocol.slots import SlotSampler
 from optuna_dp.training.run_plan import RunPlan
 
 
-class RandTuneSampler(SelectionSampler):
+class RandTuneSampler(SlotSampler):
     """Draws every run from the prior, a secret random number of times.
 
     The procedure of Liu & Talwar (2019, arXiv:1811.07971) and Papernot & Steinke (2022,
@@ -58,10 +56,7 @@ class RandTuneSampler(SelectionSampler):
         run: RunPlan | None = None,
         seed: int | None = None,
     ) -> None:
-        super().__init__(search_space, trials=trials, prior=prior, run=run, seed=seed)
-
-    def _settings(self) -> SelectionSettings:
-        return SelectionSettings(**self._base_settings())
-
-    def _each_alone(self, study: Study, trial: FrozenTrial) -> bool:
-        return self._is_uniform
+        name = type(self).__name__
+        super().__init__(
+            SelectionStrategy(name, search_space, trials=trials, prior=prior, run=run, seed=seed)
+        )

@@ -28,7 +28,7 @@ import logging
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 from optuna.exceptions import TrialPruned
 from optuna.study import Study
@@ -46,14 +46,6 @@ BEYOND = (
 )
 
 
-@runtime_checkable
-class WithoutScores(Protocol):
-    """A sampler of a study in which some runs have no score, and return None."""
-
-    def value_without_score(self, study: Study, trial: Trial) -> float | None:
-        """Returns what stands in for the score of such a run; None for any other run."""
-
-
 class TakenByAnother(PlanError):
     """Another worker has won the trial that this one was given."""
 
@@ -67,6 +59,13 @@ class OfThisPackage:
         Raises:
             PlanError: If the study's plan is not that of this sampler.
         """
+
+    def value_without_score(self, study: Study, trial: Trial) -> float | None:
+        """Returns what stands in for the score of a run whose objective returned None.
+
+        None, which fails the trial, for a run that must have a score.
+        """
+        return None
 
 
 @contextmanager
@@ -120,7 +119,7 @@ def _of_runs_only(optimize: Callable[..., None]) -> Callable[..., None]:
                 self.sampler.infer_relative_search_space(self, frozen)
                 raise TrialPruned(BEYOND)
             value = func(trial)
-            if value is None and isinstance(self.sampler, WithoutScores):
+            if value is None and isinstance(self.sampler, OfThisPackage):
                 return self.sampler.value_without_score(self, trial)
             return value
 

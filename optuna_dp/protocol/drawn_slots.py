@@ -1,7 +1,8 @@
 """Slots whose hyperparameters are drawn by the study's sampler, and by nobody else.
 
 A private selection and a choice among utilities charge for the distribution that the draws have.
-So an enqueued trial is refused, and every draw is recorded, or follows from the slot's record.
+So an enqueued trial is refused, and every draw is recorded, or follows from the slot's record. The
+strategies of both are made of these functions.
 """
 
 from __future__ import annotations
@@ -13,127 +14,103 @@ from collections.abc import Callable
 from typing import Any
 
 from optuna.distributions import BaseDistribution, FloatDistribution
-from optuna.study import Study
-from optuna.trial import FrozenTrial
 
 from optuna_dp.errors import SeedWarning
 from optuna_dp.models.prior import value_at
-from optuna_dp.optuna_internals import storage_of, trial_id_of
 from optuna_dp.protocol import entropy
-from optuna_dp.protocol.draws import Space, check_choices, drawn_once, is_by_index
-from optuna_dp.protocol.plan import StudyPlan
-from optuna_dp.protocol.records import (
-    SLOT_KEY,
-    SlotRecord,
-    own_slot,
-    was_enqueued,
-)
+from optuna_dp.protocol.draws import check_choices, drawn_once
+from optuna_dp.protocol.records import SLOT_KEY, SlotRecord, own_slot, was_enqueued
 from optuna_dp.protocol.shared_plan import refuse
-from optuna_dp.protocol.slots import NOT_DRAWN, SlotSampler
+from optuna_dp.protocol.slot_strategy import Slot, SlotStrategy
 
 _logger = logging.getLogger("optuna_dp")
 
+# Said of a trial whose hyperparameters were given by hand. Without its number: beyond the last
+# run that is T.
+NOT_DRAWN = (
+    "A trial was enqueued or copied, by hand or by a callback that retries failed trials. Its "
+    "parameters were not drawn by the sampler, so it is not run. Unless all runs had started "
+    "before, the study has no privacy guarantee. Start a new study without enqueued trials, or "
+    "use BudgetSampler(plan_budget(...)), which allows them."
+)
 
-class DrawnSlotSampler(SlotSampler):
-    """Base of the samplers whose draws are charged for; arguments as of :class:`SlotSampler`.
 
-    Guarantees:
-        * T, the tie-breaks and all draws come from the operating system unless ``seed`` is
-          given; a seeded study says so in its plan and cannot be released.
-        * A trial whose hyperparameters were given by hand ends before its objective is called.
+def warn_of_seed(sampler_name: str, seed: int | None, stacklevel: int) -> None:
+    """Warns, if there is a seed, that T, the tie-breaks and all draws can be known from it.
+
+    Args:
+        sampler_name: Class name of the sampler.
+        seed: The seed; None is randomness from the operating system, and no warning.
+        stacklevel: 1 is the caller of this function.
     """
+    if seed is None:
+        return
+    warning = (
+        f"A {sampler_name} with a seed is for tests and simulations: who knows the "
+        "seed knows the number of runs and every draw, so release() will refuse the study."
+    )
+    # Scripts that silence warnings are common; the log says it all the same.
+    _logger.warning(warning)
+    warnings.warn(warning, SeedWarning, stacklevel=stacklevel + 1)
 
-    def __init__(self, search_space: Space | None, *, seed: int | None) -> None:
-        super().__init__(search_space, seed=seed)
-        if seed is not None:
-            warning = (
-                f"A {type(self).__name__} with a seed is for tests and simulations: who knows the "
-                "seed knows the number of runs and every draw, so release() will refuse the study."
-            )
-            # Scripts that silence warnings are common; the log says it all the same.
-            _logger.warning(warning)
-            warnings.warn(warning, SeedWarning, stacklevel=4)  # Where a sampler here is made.
 
-    # What a procedure supplies.
+def refuse_given_by_hand(slot: Slot) -> None:
+    """Refuses a trial whose hyperparameters were given by hand; its objective is not called."""
+    trial = slot.trial
+    is_copy = SLOT_KEY in trial.system_attrs and own_slot(trial) is None
+    if was_enqueued(trial) or is_copy or (trial.params and own_slot(trial) is None):
+        refuse(slot.storage, trial, NOT_DRAWN)
 
-    def _draw_alone(
-        self, number: int, name: str, distribution: BaseDistribution
-    ) -> Callable[[], Any] | None:
-        """Returns how one parameter is drawn from a prior; None if the prior is uniform."""
-        return None
 
-    def _each_alone(self, study: Study, trial: FrozenTrial) -> bool:
-        """Returns whether known parameters are drawn one by one from the uniform prior too."""
-        return False
+def value_from_prior(
+    strategy: SlotStrategy,
+    slot: Slot,
+    name: str,
+    distribution: BaseDistribution,
+    draw: Callable[[], Any] | None = None,
+) -> Any:
+    """Returns a run's one draw of a parameter from the prior, the same whenever it is asked for.
 
-    def _last_to_start(self, plan: StudyPlan) -> int:
-        """Returns the number of the trial that ends the loop of ``optimize`` when it starts."""
-        return plan.slots - 1
+    A parameter drawn from the uniform prior is a function of the slot's record, which is there
+    already. So nothing is written, unless it has a few values only: another sampler may have
+    chosen the same.
 
-    # Who may run.
+    Args:
+        strategy: The strategy that the study's sampler holds.
+        slot: The run.
+        name: The parameter.
+        distribution: Its range.
+        draw: Draws from a prior that is not uniform; None is the uniform one.
+    """
+    check_choices(name, distribution)
+    if strategy.search_space is not None and name not in strategy.search_space:
+        strategy.warn_once(
+            f"The objective asks for {name!r}, which is not in search_space. It is drawn "
+            "from the prior, and the sampler learns nothing about it. If the name is a "
+            "typing error, start a new study."
+        )
+    if draw is None:
+        draw = functools.partial(draw_alone, _draws_of(slot, strategy.seed), name, distribution)
+        if not may_agree(distribution):
+            return draw()
+    return drawn_once(slot.study, slot.trial, name, distribution, draw)
 
-    def _check_admitted(self, study: Study, trial: FrozenTrial) -> None:
-        super()._check_admitted(study, trial)
-        is_copy = SLOT_KEY in trial.system_attrs and own_slot(trial) is None
-        if was_enqueued(trial) or is_copy or (trial.params and own_slot(trial) is None):
-            refuse(storage_of(study), trial, NOT_DRAWN)
 
-    def _has_slot(self, study: Study, plan: StudyPlan, trial: FrozenTrial) -> bool:
-        if trial.number >= self._last_to_start(plan):
-            self.stop(study)
-        return trial.number < plan.slots
+def new_draws(seed: int | None, number: int) -> int:
+    """Returns the random number of a slot of which its single draws are made, 0 <= it < 2^256."""
+    return entropy.bits(seed, "draws", number)(entropy.KEY_BITS)
 
-    def _is_beyond(self, study: Study, plan: StudyPlan, trial: FrozenTrial) -> bool:
-        return trial.number >= plan.slots
 
-    # Draws.
-
-    def sample_relative(
-        self, study: Study, trial: FrozenTrial, search_space: dict[str, BaseDistribution]
-    ) -> dict[str, Any]:
-        """Draws the slot's joint parameters, together or one by one."""
-        if not search_space or not self._each_alone(study, trial):
-            return super().sample_relative(study, trial, search_space)
-        return {
-            name: self.sample_independent(study, trial, name, distribution)
-            for name, distribution in search_space.items()
-            if not is_by_index(distribution)  # It is asked for when the objective does.
-        }
-
-    def _value_of(
-        self, study: Study, trial: FrozenTrial, name: str, distribution: BaseDistribution
-    ) -> Any:
-        """Draws one parameter from the prior.
-
-        A parameter drawn from the uniform prior is a function of the slot's record, which is
-        there already. So nothing is written, unless it has a few values only: another sampler
-        may have chosen the same.
-        """
-        check_choices(name, distribution)
-        if self._search_space is not None and name not in self._search_space:
-            self._warn_once(
-                f"The objective asks for {name!r}, which is not in search_space. It is drawn "
-                "from the prior, and the sampler learns nothing about it. If the name is a "
-                "typing error, start a new study."
-            )
-        draw = self._draw_alone(trial.number, name, distribution)
-        if draw is None:
-            key = self._draws_of(study, trial)
-            draw = functools.partial(draw_alone, key, name, distribution)
-            if not may_agree(distribution):
-                return draw()
-        return drawn_once(study, trial, name, distribution, draw)
-
-    def _draws_of(self, study: Study, trial: FrozenTrial) -> int:
-        """Returns what fixes the draws of a trial that another process has begun, say."""
-        entry = self.under_way.get(study, trial)
-        if entry is not None:
-            return entry.record.draws
-        record = storage_of(study).get_trial(trial_id_of(trial)).system_attrs.get(SLOT_KEY)
-        if record is not None:
-            return SlotRecord.from_json(record).draws
-        # No sampler of ours has begun it. It is drawn all the same, and never released.
-        return self._new_draws(trial.number)
+def _draws_of(slot: Slot, seed: int | None) -> int:
+    """Returns what fixes the draws of a trial that another process has begun, say."""
+    entry = slot.entry
+    if entry is not None:
+        return entry.record.draws
+    record = slot.system_attributes().get(SLOT_KEY)
+    if record is not None:
+        return SlotRecord.from_json(record).draws
+    # No sampler of ours has begun it. It is drawn all the same, and never released.
+    return new_draws(seed, slot.number)
 
 
 def draw_alone(draws: int, name: str, distribution: BaseDistribution) -> Any:

@@ -224,12 +224,12 @@ def _as_output(trial: FrozenTrial, remembered: dict[str, Any]) -> FrozenTrial:
     params, space = stored_form(trial)
     # A value that was enqueued may lie outside the range that the objective asks for. Samplers
     # learn from what lies within.
-    inside = {n: v for n, v in params.items() if to_internal(space[n], v) is not None}
+    params_in_range = {n: v for n, v in params.items() if to_internal(space[n], v) is not None}
     return timeless_trial(
         state=state,
         values=values,
-        params=inside,
-        distributions={name: space[name] for name in inside},
+        params=params_in_range,
+        distributions={name: space[name] for name in params_in_range},
         system_attrs=remembered,
     )
 

@@ -139,13 +139,13 @@ class StudyOf:
 
 def _known_to_decide_alone(pruner: BasePruner) -> bool:
     if type(pruner) is PatientPruner:
-        inner = wrapped_pruner(pruner)
-        return inner is None or _known_to_decide_alone(inner)
+        wrapped = wrapped_pruner(pruner)
+        return wrapped is None or _known_to_decide_alone(wrapped)
     return type(pruner) in (NopPruner, ThresholdPruner)
 
 
 def _compares_trials(pruner: BasePruner) -> bool:
-    inner = wrapped_pruner(pruner) if isinstance(pruner, PatientPruner) else None
-    if inner is not None:
-        return _compares_trials(inner)
+    wrapped = wrapped_pruner(pruner) if isinstance(pruner, PatientPruner) else None
+    if wrapped is not None:
+        return _compares_trials(wrapped)
     return isinstance(pruner, _CROSS_TRIAL)

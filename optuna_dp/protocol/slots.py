@@ -1,7 +1,8 @@
 """Slots: no more runs than planned, whatever the number of workers.
 
-A trial's number says whether it has a slot: the procedure decides (:meth:`SlotSampler._has_slot`).
-Trial numbers are unique and consecutive on every Optuna storage, so nothing races.
+A trial's number says whether it has a slot. The procedure decides, through the strategy that the
+sampler holds (:mod:`optuna_dp.protocol.slot_strategy`). Trial numbers are unique and consecutive
+on every Optuna storage, so nothing races.
 
 =====================  =========================================================================
 hook                   what happens there
@@ -18,25 +19,20 @@ hook                   what happens there
 
 from __future__ import annotations
 
-import json
 import logging
 import threading
 import weakref
-from abc import abstractmethod
 from typing import Any
 
 import optuna
-from optuna.distributions import BaseDistribution, distribution_to_json
+from optuna.distributions import BaseDistribution
 from optuna.exceptions import UpdateFinishedTrialError
-from optuna.pruners import BasePruner
 from optuna.samplers import BaseSampler
 from optuna.study import Study
-from optuna.trial import FrozenTrial, TrialState
+from optuna.trial import FrozenTrial, Trial, TrialState
 
-from optuna_dp.errors import InvalidArgumentError, PlanError
-from optuna_dp.json_records import Record
+from optuna_dp.errors import PlanError
 from optuna_dp.optuna_internals import (
-    is_in_optimize_loop,
     storage_of,
     study_id_of,
     trial_id_of,
@@ -51,17 +47,16 @@ from optuna_dp.protocol.asking import (
     is_beyond,
 )
 from optuna_dp.protocol.claims import claim
+from optuna_dp.protocol.drawn_slots import NOT_DRAWN, new_draws
 from optuna_dp.protocol.draws import (
     Space,
     as_stored,
     check_choices,
-    checked_space,
     draw_record,
     drawn_jointly,
     is_by_index,
 )
 from optuna_dp.protocol.plan import PLAN_KEY, Design, StudyPlan
-from optuna_dp.protocol.pruners import guarded
 from optuna_dp.protocol.records import (
     DRAW_KEY,
     GATE_KEY,
@@ -77,21 +72,11 @@ from optuna_dp.protocol.records import (
     own_slot,
 )
 from optuna_dp.protocol.retries import keep_from
-from optuna_dp.protocol.shared_plan import check_same_design, plan_for, written_plan
-from optuna_dp.protocol.under_way import Known, UnderWay
+from optuna_dp.protocol.shared_plan import check_same_design, plan_for
+from optuna_dp.protocol.slot_strategy import Slot, SlotStrategy
+from optuna_dp.protocol.under_way import TrialUnderWay, UnderWay
 
 _logger = logging.getLogger("optuna_dp")
-
-# Said of a trial whose hyperparameters were given by hand. Without its number: beyond the last
-# run that is T.
-NOT_DRAWN = (
-    "A trial was enqueued or copied, by hand or by a callback that retries failed trials. Its "
-    "parameters were not drawn by the sampler, so it is not run. Unless all runs had started "
-    "before, the study has no privacy guarantee. Start a new study without enqueued trials, or "
-    "use BudgetSampler(plan_budget(...)), which allows them."
-)
-# A joint draw, and what the curator may want to know of it.
-Drawn = tuple[dict[str, Any], dict[str, Any]]
 
 
 class _StudySet(weakref.WeakSet):  # type: ignore[type-arg]
@@ -102,7 +87,17 @@ class _StudySet(weakref.WeakSet):  # type: ignore[type-arg]
 
 
 class SlotSampler(OfThisPackage, BaseSampler):
-    """Base of all samplers here: the plan, the slots, the gate behind the last one.
+    """The sampler of every study here: the plan, the slots, the gate behind the last one.
+
+    A public sampler is a subclass whose arguments make a strategy, and nothing else.
+
+    Args:
+        strategy: What the procedure decides: which trials are runs, and how their hyperparameters
+            are drawn.
+
+    Attributes:
+        strategy: That strategy.
+        under_way: The sampler's trials under way in this process.
 
     Guarantees:
         * No more slots are ever started than the plan has (a private selection ends with exactly
@@ -113,90 +108,22 @@ class SlotSampler(OfThisPackage, BaseSampler):
           one; the study then cannot be released.
     """
 
-    def __init__(self, search_space: Space | None, *, seed: int | None) -> None:
-        self._search_space = checked_space(search_space)
-        self._seed = checked_seed(seed)
+    def __init__(self, strategy: SlotStrategy) -> None:
+        self.strategy = strategy
         self.under_way = UnderWay()
         self._designs: dict[str, tuple[Design, str]] = {}
-        self._told: set[str] = set()
         self._last_plan: tuple[Any, StudyPlan] | None = None
         # Studies whose plan was found to be this sampler's: it does not change.
         self._of_same_plan = _StudySet()
 
-    # What a procedure supplies.
-
-    _procedure: str  # The procedure of the study.
-
-    @abstractmethod
-    def _settings(self) -> Record:
-        """Returns the procedure's own settings, as the plan records them."""
-
-    @abstractmethod
-    def _draw_slots(self, bits: entropy.Bits) -> int:
-        """Returns the number of runs of a new study."""
-
-    def _space_of(self, study: Study, plan: StudyPlan, number: int) -> Space:
-        """Returns the parameters that this slot draws jointly."""
-        return self._search_space or {}
-
-    @abstractmethod
-    def _draw(self, study: Study, plan: StudyPlan, number: int, space: Space) -> Drawn:
-        """Returns the slot's joint draw."""
-
-    def _in_words(self) -> dict[str, Any]:
-        """What :meth:`__repr__` shows, by argument: public settings only."""
-        settings: dict[str, Any] = {}
-        if self._search_space is not None:
-            settings["search_space"] = list(self._search_space)
-        return settings
-
     def __repr__(self) -> str:
         # A seed would reveal T to readers of a log.
-        settings = {name: repr(value) for name, value in self._in_words().items()}
-        settings |= {} if self._seed is None else {"seed": "<given>"}
+        settings = {name: repr(v) for name, v in self.strategy.public_settings().items()}
+        settings |= {} if self.strategy.seed is None else {"seed": "<given>"}
         words = ", ".join(f"{name}={value}" for name, value in settings.items())
         return f"{type(self).__name__}({words})"
 
-    def _check_admitted(self, study: Study, trial: FrozenTrial) -> None:
-        """Refuses a study, or a trial, that cannot be one of the procedure's."""
-        self._refuse_several_objectives(study)
-
-    @abstractmethod
-    def _has_slot(self, study: Study, plan: StudyPlan, trial: FrozenTrial) -> bool:
-        """Returns whether a trial that starts is a run; may wait for others, and end the loop."""
-
-    @abstractmethod
-    def _is_beyond(self, study: Study, plan: StudyPlan, trial: FrozenTrial) -> bool:
-        """Returns whether a trial was found to have no slot when it started."""
-
-    @abstractmethod
-    def _value_of(
-        self, study: Study, trial: FrozenTrial, name: str, distribution: BaseDistribution
-    ) -> Any:
-        """Returns the value of one parameter that was not drawn jointly."""
-
-    @staticmethod
-    def stop(study: Study) -> None:
-        """Ends the loop of ``optimize`` after the running trials; quiet under ask/tell."""
-        if is_in_optimize_loop(study):
-            study.stop()
-
-    def _guarded(self, pruner: BasePruner) -> BasePruner:
-        """Returns what stands in for the study's pruner."""
-        return guarded(pruner)
-
     # Optuna's hooks.
-
-    def _refuse_several_objectives(self, study: Study) -> None:
-        if len(study.directions) > 1:
-            raise InvalidArgumentError(
-                "directions",
-                [direction.name.lower() for direction in study.directions],
-                f"{type(self).__name__} chooses by one score and does not take multi-objective "
-                "studies",
-                "Make the study with direction=, and return one number. For several objectives "
-                "use BudgetSampler(plan_budget(...), choose=<a function>).",
-            )
 
     def reseed_rng(self) -> None:
         """Does nothing: no draw uses a state that workers could share."""
@@ -225,7 +152,8 @@ class SlotSampler(OfThisPackage, BaseSampler):
         if not continued and not claim(study, trial):
             raise TakenByAnother("This trial is another worker's.")
         try:
-            self._check_admitted(study, trial)
+            self.strategy.check_directions(study)
+            self.strategy.check_admitted(self._slot(study, trial))
             self._begin(study, trial)
         except UpdateFinishedTrialError:
             raise PlanError(
@@ -237,6 +165,7 @@ class SlotSampler(OfThisPackage, BaseSampler):
             if not storage.get_trial(trial_id_of(trial)).state.is_finished():
                 fail_unstarted(storage, trial_id_of(trial))
             raise
+        self.strategy.after_start(self._slot(study, trial))
 
     def _begin(self, study: Study, trial: FrozenTrial) -> None:
         storage = storage_of(study)
@@ -244,8 +173,13 @@ class SlotSampler(OfThisPackage, BaseSampler):
         entry = self.under_way.drop(study, trial)
         plan = plan_for(study, trial, lambda: self._new_plan(study), self._parsed)
         full_study = whole_study(study)
-        full_study.pruner = self._guarded(full_study.pruner)
-        if not self._has_slot(study, plan, trial):
+        full_study.pruner = self.strategy.pruner_for(full_study.pruner)
+        slot = Slot(study, trial, self.under_way, plan)
+
+        def check_design(consequence: str) -> None:
+            check_same_design(*self.own_design(study), plan, consequence=consequence)
+
+        if not self.strategy.has_slot(slot, check_design):
             storage.set_trial_system_attr(trial_id_of(trial), GATE_KEY, True)
             is_beyond()
             return
@@ -256,7 +190,7 @@ class SlotSampler(OfThisPackage, BaseSampler):
             stored_record = SlotRecord.from_json(stored_slot)
             if stored_record.nonce != plan.nonce:
                 raise PlanError(NOT_DRAWN)
-            entry = entry or Known(me, plan, stored_record)
+            entry = entry or TrialUnderWay(me, plan, stored_record)
             entry.thread = me
             self.under_way.put(study, trial, entry)
             return
@@ -264,31 +198,26 @@ class SlotSampler(OfThisPackage, BaseSampler):
             number=trial.number,
             nonce=plan.nonce,
             fingerprint=self.own_design(study)[1],
-            tie_break=entropy.bits(self._seed, "tie-break", trial.number)(TIE_BITS),
+            tie_break=entropy.bits(self.strategy.seed, "tie-break", trial.number)(TIE_BITS),
             sampler=type(full_study.sampler).__name__,
-            draws=self._new_draws(trial.number),
+            draws=new_draws(self.strategy.seed, trial.number),
             plan=plan.digest,
         )
-        self._mark(study, trial)
+        self.strategy.before_slot(slot)
         storage.set_trial_system_attr(trial_id_of(trial), SLOT_KEY, record.to_json())
         check_same_design(*self.own_design(study), plan)
         self._of_same_plan.add(study)
-        self.under_way.put(study, trial, Known(me, plan, record))
-
-    def _mark(self, study: Study, trial: FrozenTrial) -> None:
-        """Writes what a trial with a slot must have on record; just before the slot's record.
-
-        A worker that dies in between leaves a trial without a slot, which counts as a failed run.
-        """
+        self.under_way.put(study, trial, TrialUnderWay(me, plan, record))
 
     def infer_relative_search_space(self, study: Study, trial: FrozenTrial) -> Space:
         """Returns what is drawn jointly; ends trials that have no slot."""
-        self._refuse_several_objectives(study)
-        plan = self._plan_of(study, trial)
-        if self._is_beyond(study, plan, trial):
+        self.strategy.check_directions(study)
+        slot = self._slot(study, trial)
+        if self.strategy.is_beyond(slot):
+            self.strategy.when_beyond(slot)
             raise optuna.TrialPruned(BEYOND)
-        check_same_design(*self.own_design(study), plan)
-        space = self._space_of(study, plan, trial.number)
+        check_same_design(*self.own_design(study), slot.plan)
+        space = self.strategy.joint_space(slot)
         return {name: as_stored(distribution) for name, distribution in space.items()}
 
     def sample_relative(
@@ -300,10 +229,15 @@ class SlotSampler(OfThisPackage, BaseSampler):
         the objective names, and a storage may have changed their form. ``sample_independent``
         reads it from the record.
         """
-        self._refuse_several_objectives(study)
+        self.strategy.check_directions(study)
         if not search_space:
             return {}
         handed_on = {name: d for name, d in search_space.items() if not is_by_index(d)}
+        if self.strategy.is_drawn_alone(trial.number):
+            return {
+                name: self.sample_independent(study, trial, name, distribution)
+                for name, distribution in handed_on.items()
+            }
         # A Trial object may be made again from a running trial: it is drawn once.
         record_of_draw = storage_of(study).get_trial(trial_id_of(trial)).system_attrs.get(DRAW_KEY)
         if record_of_draw is not None:
@@ -312,8 +246,7 @@ class SlotSampler(OfThisPackage, BaseSampler):
                 for name, d in handed_on.items()
                 if name in record_of_draw["internal"]
             }
-        plan = self._plan_of(study, trial)
-        params, notes = self._draw(study, plan, trial.number, search_space)
+        params, notes = self.strategy.joint_draw(self._slot(study, trial), search_space)
         record = {**draw_record(params, search_space), **notes}
         storage_of(study).set_trial_system_attr(trial_id_of(trial), DRAW_KEY, record)
         return {name: params[name] for name in handed_on}
@@ -326,14 +259,14 @@ class SlotSampler(OfThisPackage, BaseSampler):
         param_distribution: BaseDistribution,
     ) -> Any:
         """Draws one parameter, unless it was drawn jointly."""
-        self._refuse_several_objectives(study)
+        self.strategy.check_directions(study)
         if is_by_index(param_distribution):
             check_choices(param_name, param_distribution)
             record = storage_of(study).get_trial(trial_id_of(trial))
             index = drawn_jointly(record, param_name, param_distribution)
             if index is not None:
                 return param_distribution.to_external_repr(index)
-        return self._value_of(study, trial, param_name, param_distribution)
+        return self.strategy.value(self._slot(study, trial), param_name, param_distribution)
 
     def after_trial(
         self, study: Study, trial: FrozenTrial, state: TrialState, values: Any
@@ -345,45 +278,36 @@ class SlotSampler(OfThisPackage, BaseSampler):
             storage_of(study).set_trial_system_attr(trial_id_of(trial), UNSTARTED_KEY, True)
         if state == TrialState.PRUNED and values is not None:
             storage_of(study).set_trial_system_attr(trial_id_of(trial), WAS_PRUNED_KEY, True)
-        if entry is None:
-            return
-        unused = sorted((self._search_space or {}).keys() - trial.params.keys())
-        if unused and state == TrialState.COMPLETE:
-            self._warn_once(
+        if entry is not None and state == TrialState.COMPLETE:
+            self._warn_of_unused(trial)
+        self.strategy.after_trial(self._slot(study, trial), state, values)
+
+    def _warn_of_unused(self, trial: FrozenTrial) -> None:
+        unused = sorted((self.strategy.search_space or {}).keys() - trial.params.keys())
+        if unused:
+            self.strategy.warn_once(
                 f"A run did not ask for {unused} of search_space. That is right if other "
                 "parameters decide which are used. If a name is a typing error, start a new study."
             )
 
-    def _warn_once(self, message: str) -> None:
-        if message not in self._told:
-            self._told.add(message)
-            _logger.warning(message)
+    def value_without_score(self, study: Study, trial: Trial) -> float | None:
+        """See :class:`OfThisPackage`."""
+        return self.strategy.value_without_score(trial.number)
 
-    def _new_draws(self, number: int) -> int:
-        return entropy.bits(self._seed, "draws", number)(entropy.KEY_BITS)
+    def _slot(self, study: Study, trial: FrozenTrial) -> Slot:
+        return Slot(study, trial, self.under_way)
 
     # The plan.
 
     def _design(self, direction: str) -> Design:
         """Returns what all workers must agree on."""
         return Design(
-            procedure=self._procedure,
+            procedure=self.strategy.procedure,
             sampler=type(self).__name__,
             direction=direction,
-            seeded=self._seed is not None,
-            settings=self._settings().to_json(),
+            seeded=self.strategy.seed is not None,
+            settings=self.strategy.settings().to_json(),
         )
-
-    def _plan_of(self, study: Study, trial: FrozenTrial) -> StudyPlan:
-        """Returns the plan under which a trial runs."""
-        entry = self.under_way.get(study, trial)
-        if entry is not None:
-            return entry.plan
-        return written_plan(study)
-
-    def _asked_by_this_thread(self, study: Study, trial: FrozenTrial) -> bool:
-        entry = self.under_way.get(study, trial)
-        return entry is not None and entry.thread == threading.get_ident()
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_last_plan": None, "_of_same_plan": _StudySet()}
@@ -394,13 +318,6 @@ class SlotSampler(OfThisPackage, BaseSampler):
         if cache is None or cache[0] is not record:
             cache = self._last_plan = (record, StudyPlan.from_json(record))
         return cache[1]
-
-    def _recorded_space(self) -> dict[str, Any] | None:
-        """The search space as plans record it: Optuna's JSON; None is define-by-run."""
-        space = self._search_space
-        if space is None:
-            return None
-        return {name: json.loads(distribution_to_json(d)) for name, d in space.items()}
 
     def own_design(self, study: Study) -> tuple[Design, str]:
         """What this worker was configured with, and its fingerprint."""
@@ -413,16 +330,9 @@ class SlotSampler(OfThisPackage, BaseSampler):
 
     def _new_plan(self, study: Study) -> StudyPlan:
         design, _ = self.own_design(study)
-        slots = self._draw_slots(entropy.bits(self._seed, "slots"))
+        slots = self.strategy.number_of_slots(entropy.bits(self.strategy.seed, "slots"))
         return StudyPlan.drawn(design, slots)
 
 
 # A retried run is refused at release; without retries the study is not lost to one.
 keep_from(SlotSampler)
-
-
-def checked_seed(seed: Any) -> int | None:
-    """Returns a seed if it is one, or None; refuses anything else."""
-    if seed is None or (isinstance(seed, int) and not isinstance(seed, bool)):
-        return seed
-    raise InvalidArgumentError("seed", seed, "it must be a whole number or None")

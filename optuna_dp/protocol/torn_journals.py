@@ -56,7 +56,7 @@ def mend_journal(path: str | Path) -> MendedJournal:
 
     Raises:
         InvalidArgumentError: If there is no such file, or no line of it is a record of a journal.
-        OSError: If there is no room for the copy.
+        OSError: If the disk cannot hold the copy.
     """
     file = Path(path)
     if not file.is_file():
@@ -74,10 +74,10 @@ def mend_journal(path: str | Path) -> MendedJournal:
         sound = [line for number, line in enumerate(lines, start=1) if number not in set(torn)]
         repaired_file = file.with_name(f"{file.name}.mended")
         try:
-            with repaired_file.open("wb") as out:
-                out.writelines(sound)
-                out.flush()
-                os.fsync(out.fileno())
+            with repaired_file.open("wb") as stream:
+                stream.writelines(sound)
+                stream.flush()
+                os.fsync(stream.fileno())
             shutil.copymode(file, repaired_file)
             repaired_file.replace(file)
         finally:

@@ -18,7 +18,7 @@ import threading
 import weakref
 from collections import OrderedDict
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeAlias
 
 from optuna.storages import BaseStorage
 from optuna.study import Study
@@ -33,20 +33,24 @@ _MOST = 4096
 
 
 @dataclass
-class Known:
+class TrialUnderWay:
     """A trial under way in this process.
 
     Attributes:
         thread: The thread that asked for it.
         plan: The plan under which it runs.
         record: Its slot record.
-        kept: What a sampler wants to keep for as long as the trial is under way, by name.
+        notes: What a strategy keeps for as long as the trial is under way, by name.
     """
 
     thread: int
     plan: StudyPlan
     record: SlotRecord
-    kept: dict[str, Any] = field(default_factory=dict)
+    notes: dict[str, Any] = field(default_factory=dict)
+
+
+# By the trial's id, in the order in which the trials began.
+_Entries: TypeAlias = OrderedDict[int, TrialUnderWay]
 
 
 class UnderWay:
@@ -55,35 +59,41 @@ class UnderWay:
     def __init__(self, capacity: int = _MOST) -> None:
         self._most = capacity
         self._lock = threading.Lock()
-        # By storage and the trial's id there, in the order in which the trials began.
-        self.known: weakref.WeakKeyDictionary[BaseStorage, OrderedDict[int, Known]] = (
+        self.entries_by_storage: weakref.WeakKeyDictionary[BaseStorage, _Entries] = (
             weakref.WeakKeyDictionary()
         )
 
     def __reduce__(self) -> tuple[Any, ...]:
         return (UnderWay, (self._most,))
 
-    def get(self, study: Study, trial: FrozenTrial) -> Known | None:
+    def get(self, study: Study, trial: FrozenTrial) -> TrialUnderWay | None:
         """Returns what is known of a trial that began here; None if nothing is."""
         with self._lock:
-            return self.known.get(storage_of(study), _NOTHING).get(trial_id_of(trial))
+            return self.entries_by_storage.get(storage_of(study), _NOTHING).get(trial_id_of(trial))
 
-    def put(self, study: Study, trial: FrozenTrial, entry: Known) -> None:
+    def put(self, study: Study, trial: FrozenTrial, entry: TrialUnderWay) -> None:
         """Remembers what is known of a trial from its beginning on."""
         with self._lock:
-            entries = self.known.setdefault(storage_of(study), OrderedDict())
+            entries = self.entries_by_storage.setdefault(storage_of(study), OrderedDict())
             entries.pop(trial_id_of(trial), None)
             entries[trial_id_of(trial)] = entry
             while len(entries) > self._most:
                 entries.popitem(last=False)
 
-    def drop(self, study: Study, trial: FrozenTrial) -> Known | None:
+    def drop(self, study: Study, trial: FrozenTrial) -> TrialUnderWay | None:
         """Forgets a trial, as the storage has it; returns what was known of this very trial."""
         with self._lock:
-            entry = self.known.get(storage_of(study), _NOTHING).pop(trial_id_of(trial), None)
+            entry = self.entries_by_storage.get(storage_of(study), _NOTHING).pop(
+                trial_id_of(trial), None
+            )
         if entry is None or trial.system_attrs.get(SLOT_KEY) != entry.record.to_json():
             return None
         return entry
 
+    def is_of_this_thread(self, study: Study, trial: FrozenTrial) -> bool:
+        """Returns whether the thread that calls this asked for the trial."""
+        entry = self.get(study, trial)
+        return entry is not None and entry.thread == threading.get_ident()
 
-_NOTHING: OrderedDict[int, Known] = OrderedDict()  # Stays empty.
+
+_NOTHING: _Entries = OrderedDict()  # Stays empty.

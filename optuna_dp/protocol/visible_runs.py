@@ -37,7 +37,6 @@ def completed_batches(
     Raises:
         WaitError: If a run waited for is this thread's own.
     """
-
     enlarge = f". Or give {batches} of at least the number of runs that you ask for together"
     enlarge = enlarge if batches else ""
 

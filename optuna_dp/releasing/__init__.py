@@ -1,4 +1,4 @@
-"""From a finished study to the one thing that may leave the room.
+"""Turns a finished study into a release, the one thing that may be published of it.
 
 ``evidence`` reads a study and refuses what cannot be vouched for, ``winner`` chooses,
 ``procedures`` compute its cost, ``make_release`` puts them together into a ``release``, and

@@ -67,15 +67,15 @@ class DataDescription(Record):
 
     def facts(self) -> dict[str, str]:
         """Returns rows of the statement, by heading."""
-        held = None if self.records is None else f"{self.records:,} records"
-        dated = None if self.date is None else f"as of {self.date}"
-        of = ", ".join(text for text in (self.dataset, held, dated) if text)
+        size = None if self.records is None else f"{self.records:,} records"
+        date = None if self.date is None else f"as of {self.date}"
+        description = ", ".join(text for text in (self.dataset, size, date) if text)
         limit = f"nobody has more than {self.cap}"
         cap = (
             f"; {limit if self.cap is not None else 'how many one may have is not stated (cap=)'}"
         )
         rows = {
-            "Data": of,
+            "Data": description,
             "Owner of the data": self.owner,
             "Purpose": self.purpose,
             "A record belongs to": None if self.unit is None else f"one {self.unit}{cap}",

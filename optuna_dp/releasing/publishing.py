@@ -77,7 +77,8 @@ def publish(release: Release, storage: str | BaseStorage, study_name: str) -> St
     if release.params is not None:
         values = release.attributes.get("values") if shows_pilots else None
         values = values if release.value is None else [release.value]
-        besides = ("pilots", "values") if shows_pilots else ()  # These are trials and values here.
+        # Pilots and their values are trials here.
+        omitted_keys = ("pilots", "values") if shows_pilots else ()
         study.add_trial(
             optuna.trial.create_trial(
                 params=release.params,
@@ -86,7 +87,7 @@ def publish(release: Release, storage: str | BaseStorage, study_name: str) -> St
                 # trial shows the hyperparameters alone.
                 state=TrialState.PRUNED if values is None else TrialState.COMPLETE,
                 values=values,
-                user_attrs={k: v for k, v in release.attributes.items() if k not in besides},
+                user_attrs={k: v for k, v in release.attributes.items() if k not in omitted_keys},
             )
         )
     study.set_user_attr("privacy statement", release.statement())
@@ -113,18 +114,18 @@ def _new(storage: Any) -> BaseStorage:
     except (SQLAlchemyError, ImportError, ValueError) as error:
         line = (str(error).splitlines() or [type(error).__name__])[0]
         raise InvalidArgumentError("storage", storage, f"it cannot be opened ({line})") from error
-    held = [study.study_name for study in backend.get_all_studies()]
-    if held:
-        raise _used(f"it holds the study {held[0]!r}, which its readers would see too")
-    inner = uncached(backend)
-    if isinstance(inner, JournalStorage):
-        if any(True for _ in journal_of(inner).read_logs(0)):
+    study_names = [study.study_name for study in backend.get_all_studies()]
+    if study_names:
+        raise _used(f"it holds the study {study_names[0]!r}, which its readers would see too")
+    plain_storage = uncached(backend)
+    if isinstance(plain_storage, JournalStorage):
+        if any(True for _ in journal_of(plain_storage).read_logs(0)):
             raise _used("its journal keeps records of a study that was deleted")
-    elif isinstance(inner, RDBStorage):
-        if not isinstance(storage, str) and _sqlite_file(inner.url) is not None:
+    elif isinstance(plain_storage, RDBStorage):
+        if not isinstance(storage, str) and _sqlite_file(plain_storage.url) is not None:
             raise _used("its file may have held a study before")
-    elif not isinstance(inner, InMemoryStorage):
-        raise _used(f"a {type(inner).__name__} may have held a study before")
+    elif not isinstance(plain_storage, InMemoryStorage):
+        raise _used(f"a {type(plain_storage).__name__} may have held a study before")
     return backend
 
 
@@ -145,26 +146,26 @@ def _first_id(backend: BaseStorage) -> int:
     return 1 if isinstance(backend, CachedStorage | RDBStorage) else 0
 
 
-def _used(why: str) -> ReleaseRefusedError:
+def _used(reason: str) -> ReleaseRefusedError:
     return ReleaseRefusedError(
-        f"The storage to publish to is not new: {why}.",
+        f"The storage to publish to is not new: {reason}.",
         fix="Publish to a file that does not exist yet: publish(release, 'sqlite:///PATH', name).",
     )
 
 
 def _pilot(pilot: Mapping[str, Any], distributions: Mapping[str, BaseDistribution]) -> FrozenTrial:
     """A pilot as a trial; values outside the released ranges are attributes."""
-    inside = {
+    params = {
         name: value
         for name, value in pilot["params"].items()
         if name in distributions
         and contains(distributions[name], distributions[name].to_internal_repr(value))
     }
-    outside = {name: v for name, v in pilot["params"].items() if name not in inside}
+    unreleased_params = {name: v for name, v in pilot["params"].items() if name not in params}
     return optuna.trial.create_trial(
-        params=inside,
-        distributions={name: distributions[name] for name in inside},
+        params=params,
+        distributions={name: distributions[name] for name in params},
         state=TrialState[pilot["state"]],
         values=pilot["values"],
-        user_attrs={"pilot of rung": pilot["rung"] + 1, **outside},
+        user_attrs={"pilot of rung": pilot["rung"] + 1, **unreleased_params},
     )

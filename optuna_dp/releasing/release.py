@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Release:
-    """What may leave the room, and what is guaranteed of it.
+    """What may be published of a study, and what is guaranteed of it.
 
     Guarantees:
         * The object, its JSON and its published study hold nothing of the winner but its

@@ -214,11 +214,11 @@ def verify(
 # Reading.
 
 
-def _refusal(name: str, why: str) -> InvalidArgumentError:
+def _refusal(name: str, reason: str) -> InvalidArgumentError:
     return InvalidArgumentError(
         "path_or_json",
         name,
-        f"it must be a release or a statement ({why[:300]})",
+        f"it must be a release or a statement ({reason[:300]})",
         "optuna-dp release --json prints a release.",
     )
 

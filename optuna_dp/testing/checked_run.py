@@ -159,6 +159,7 @@ class Bench:
             stage: Which run of the study it is.
             seed: Of all its randomness.
             model_run: An earlier run, whose hyperparameters it gets.
+            objective: The objective to run; None for the one that is checked.
             at_step: Called after each step of an Opacus optimizer.
             draws: Whether to look where it draws random numbers, which is slow.
         """

@@ -92,7 +92,7 @@ def not_poisson(batches: Batches, rate: float, steps: int, records: int) -> str:
     return ""
 
 
-def seen(batches: Batches, rate: float, records: int) -> bool:
+def shows_steps(batches: Batches, rate: float, records: int) -> bool:
     """Returns whether as many batches were read as the test needs."""
     return len(batches.steps(rate, records)) >= max(1, round(1.0 / rate))
 

@@ -1,4 +1,4 @@
-"""Canaries among the gradients of a DP-SGD training: is each step as noisy as it says?
+"""Canaries among the gradients of a DP-SGD training, which show how noisy each step is.
 
 In each step, each of some coordinates of the gradient becomes a canary: by a fair coin, a made-up
 record is added to the batch whose gradient lies along that coordinate and is a thousand times as

@@ -74,7 +74,8 @@ def batches_seen(runs: Sequence[CheckedRun], stage: Stage, records: int) -> bool
     """Returns whether as many batches were seen as are needed to tell how they are drawn."""
     rates = [training.sample_rate for training in alternatives(stage.event)]
     return bool(rates) and any(
-        data_reads.seen(run.batches, max(rates), records) or run.opacus.batch_sizes for run in runs
+        data_reads.shows_steps(run.batches, max(rates), records) or run.opacus.batch_sizes
+        for run in runs
     )
 
 

@@ -58,11 +58,11 @@ class OpacusRun:
             map(_alike, self.samples, reference.samples)
         )
 
-    def clipped(self, size: int) -> None:
+    def note_batch(self, size: int) -> None:
         """Notes a batch, or a piece of one."""
         self._pending += size
 
-    def noised(self, optimizer: Any, noise: Any) -> None:
+    def note_noise(self, optimizer: Any, noise: Any) -> None:
         """Notes a step's noise, flat, in units of the gradient's sum."""
         scale = float(np.linalg.norm(np.atleast_1d(optimizer.max_grad_norm)))
         values = noise.detach().cpu().double().numpy()
@@ -121,7 +121,7 @@ class _Watched:
         sample = self._optimizer.params[0].grad_sample
         if sample is not None:  # ghost clipping keeps none
             last_sample = sample[-1] if isinstance(sample, list) else sample
-            self._run.clipped(len(last_sample))
+            self._run.note_batch(len(last_sample))
         self._clip()
 
     def add_noise(self) -> None:
@@ -133,7 +133,7 @@ class _Watched:
         noisy_sum = torch.cat([p.grad.detach().reshape(-1) for p in params])
         norm = float(np.linalg.norm(np.atleast_1d(self._optimizer.max_grad_norm)))
         self._steps.add(clipped_sum.cpu().numpy(), norm)
-        self._run.noised(self._optimizer, noisy_sum - clipped_sum)
+        self._run.note_noise(self._optimizer, noisy_sum - clipped_sum)
 
 
 def too_little_noise(run: OpacusRun, training: StatedTraining) -> float | None:
@@ -143,13 +143,13 @@ def too_little_noise(run: OpacusRun, training: StatedTraining) -> float | None:
     noise, precision = np.array(run.noise), np.array(run.precision)
     # The least of many steps lies some deviations lower than one step does.
     deviations = _DEVIATIONS + math.sqrt(2.0 * math.log(len(noise)))
-    low = noise < training.noise_multiplier * (1.0 - np.minimum(0.9, deviations * precision))
+    is_low = noise < training.noise_multiplier * (1.0 - np.minimum(0.9, deviations * precision))
     weights = precision**-2
     mean = math.sqrt(float(np.sum(noise**2 * weights) / weights.sum()))
     mean_low = mean < training.noise_multiplier * (
         1.0 - _DEVIATIONS / math.sqrt(weights.sum()) - 1e-6
     )
-    if low.any():
+    if is_low.any():
         return float(noise.min())
     return mean if mean_low else None
 

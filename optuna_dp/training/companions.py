@@ -92,20 +92,20 @@ class _Trial:
         fault = self._fault()
         return Reliance(fault, self._draws_are_shared)
 
-    def _seeded(self, first: Any, second: Any, seed: int = _SEEDS[0]) -> torch.Tensor:
+    def _seeded(self, record: Any, companion: Any, seed: int = _SEEDS[0]) -> torch.Tensor:
         seed_generators(self._device, seed, seed)
-        before, of_torch = shared_states(), generator_states(self._device)[1]
-        numbers = self._rows(_stacked(first, second)).detach().cpu()
+        python_states, torch_states = shared_states(), generator_states(self._device)[1]
+        numbers = self._rows(_stacked(record, companion)).detach().cpu()
         self._seeds_kept.append(torch.initial_seed() == seed)
-        self._draws_are_shared |= repr(before) != repr(shared_states())
+        self._draws_are_shared |= repr(python_states) != repr(shared_states())
         self._is_drawn |= self._draws_are_shared or any(
-            not torch.equal(state, generator.get_state()) for generator, state in of_torch
+            not torch.equal(state, generator.get_state()) for generator, state in torch_states
         )
         return numbers
 
     def _fault(self) -> tuple[str, str] | None:
         numbers = torch.Generator().manual_seed(0)
-        record, other = (_made_up(self._shapes, numbers, 0) for _ in range(2))
+        record, other_record = (_made_up(self._shapes, numbers, 0) for _ in range(2))
         beside_zeros = self._seeded(record, self._shapes)
         if not _equal(beside_zeros, self._seeded(record, self._shapes), self._tolerance):
             if self._is_drawn:
@@ -116,25 +116,26 @@ class _Trial:
                 "numpy or PyTorch only.",
             )
         # A whole number may be no class and no token, and an index out of range stops a GPU.
-        companions = [other]
+        companions = [other_record]
         if self._device.type != "cuda":
             companions.append(_made_up(self._shapes, numbers, 1))
         for companion in companions:
             try:
-                beside = self._seeded(record, companion)
+                numbers_beside = self._seeded(record, companion)
             except Exception:
                 continue
-            if not _equal(beside_zeros[0], beside[0], self._tolerance):
+            if not _equal(beside_zeros[0], numbers_beside[0], self._tolerance):
                 return (
                     "what is computed of a record changes with the records beside it",
                     "A loss or a score must use its own record only.",
                 )
-        drawn = self._seeded(record, record)
-        same = (
-            _equal(drawn, self._seeded(record, record, seed), self._tolerance)
+        twin_numbers = self._seeded(record, record)
+        repetitions = (
+            _equal(twin_numbers, self._seeded(record, record, seed), self._tolerance)
             for seed in _SEEDS[1:]
         )
-        is_by_place = not _equal(drawn[0], drawn[1], self._of_places) and all(same)
+        twins_differ = not _equal(twin_numbers[0], twin_numbers[1], self._of_places)
+        is_by_place = twins_differ and all(repetitions)
         if is_by_place or not any(self._seeds_kept):
             return (
                 "it sets a seed, so that its draws, as for dropout, are known and differ by the "
@@ -144,26 +145,33 @@ class _Trial:
         return None
 
 
-def _made_up(shapes: tuple[Any, ...], generator: torch.Generator, whole: int) -> tuple[Any, ...]:
-    """Returns a record: numbers in [0, 1), and one number for all that is whole."""
+def _made_up(
+    shapes: tuple[Any, ...], generator: torch.Generator, whole_number: int
+) -> tuple[Any, ...]:
+    """Returns a record: numbers in [0, 1), and ``whole_number`` for all that is whole."""
 
     def values(zeros: torch.Tensor) -> torch.Tensor:
         if not zeros.is_floating_point():
-            return zeros + whole if zeros.dtype != torch.bool else zeros | bool(whole)
+            return (
+                zeros + whole_number if zeros.dtype != torch.bool else zeros | bool(whole_number)
+            )
         return torch.rand(zeros.shape, generator=generator, device="cpu").to(zeros)
 
     return tuple(mapped(values, part) for part in shapes)
 
 
-def _stacked(first: tuple[Any, ...], second: tuple[Any, ...]) -> tuple[Any, ...]:
+def _stacked(record: tuple[Any, ...], companion: tuple[Any, ...]) -> tuple[Any, ...]:
     """Returns two records as the parts of a batch."""
     leaves: list[torch.Tensor] = []
-    mapped(leaves.append, second)
+    mapped(leaves.append, companion)
     following = iter(leaves)
-    return tuple(mapped(lambda part: torch.cat([part, next(following)]), part) for part in first)
+    return tuple(mapped(lambda part: torch.cat([part, next(following)]), part) for part in record)
 
 
-def _equal(first: torch.Tensor, second: torch.Tensor, tolerance: float) -> bool:
-    scale = float(first.nan_to_num(0.0, 0.0, 0.0).abs().max()) if first.numel() else 0.0
-    same = torch.allclose(first, second, rtol=tolerance, atol=tolerance * scale, equal_nan=True)
-    return bool(same)
+def _equal(numbers: torch.Tensor, repeated_numbers: torch.Tensor, tolerance: float) -> bool:
+    scale = float(numbers.nan_to_num(0.0, 0.0, 0.0).abs().max()) if numbers.numel() else 0.0
+    absolute_tolerance = tolerance * scale
+    is_equal = torch.allclose(
+        numbers, repeated_numbers, rtol=tolerance, atol=absolute_tolerance, equal_nan=True
+    )
+    return bool(is_equal)

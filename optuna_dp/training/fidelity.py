@@ -99,24 +99,24 @@ class Fidelity:
                 "These are the numbers of a plan, and no trial was granted them. In the "
                 "objective, call run = odp.fidelity(trial), and train and score with that run."
             )
-        stored = stored_trial(self.trial)
-        if stored.state.is_finished():
+        frozen_trial = stored_trial(self.trial)
+        if frozen_trial.state.is_finished():
             raise PlanError(
-                f"Trial {stored.number} has ended. Its run may neither train nor score any more. "
-                "Call odp.fidelity(trial) in each trial."
+                f"Trial {frozen_trial.number} has ended. Its run may neither train nor score any "
+                "more. Call odp.fidelity(trial) in each trial."
             )
-        asked = noted(stored, ASKED) or {}
-        if asked.get("process") not in (None, os.getpid()):
+        grant = noted(frozen_trial, ASKED) or {}
+        if grant.get("process") not in (None, os.getpid()):
             raise PlanError(
-                f"Trial {stored.number} began in another process, and its study is in memory: "
-                "what is trained here would not be seen there. For several processes, give "
-                "the study a storage that they share, such as JournalStorage or a database."
+                f"Trial {frozen_trial.number} began in another process, and its study is "
+                "in memory: what is trained here would not be seen there. For several processes, "
+                "give the study a storage that they share, such as JournalStorage or a database."
             )
         are_plain = all(map(_is_plain, self._numbers().values()))
-        if asked.get("granted") != self.digest or not are_plain:
+        if grant.get("granted") != self.digest or not are_plain:
             raise PlanError(
-                f"This run is not what trial {stored.number} was granted: one of its numbers was "
-                "changed. Train with what odp.fidelity(trial) returns."
+                f"This run is not what trial {frozen_trial.number} was granted: one of its "
+                "numbers was changed. Train with what odp.fidelity(trial) returns."
             )
         return self.trial
 
@@ -177,16 +177,16 @@ class Fidelity:
                 "Pass the training's accountant. If it has none, do not call run.spent, and say "
                 "at release why the plan was kept: release(study, vouched='...').",
             )
-        stored = stored_trial(trial)
+        frozen_trial = stored_trial(trial)
         if is_checked_at_end(trial, what):
             return  # Of odp.opacus.make_private, which records it by itself, or handed in before.
-        if trainings := claims(stored, TRAINING):
+        if trainings := claims(frozen_trial, TRAINING):
             by = next(iter(trainings.values())).get("by")
             raise PlanError(
                 f"Trial {trial.number} has trained by {by}, which records what it spent. "
                 "Take run.spent away. If the trial has trained twice, it cannot be released."
             )
-        if noted(stored, SPENT) is not None:
+        if noted(frozen_trial, SPENT) is not None:
             raise PlanError(
                 f"Trial {trial.number} called run.spent twice. Call it once, with "
                 "everything that was spent: run.spent(first, second)."
@@ -246,9 +246,9 @@ class Fidelity:
         if vouched is not None and (not isinstance(vouched, str) or not vouched.strip()):
             raise InvalidArgumentError("vouched", vouched, "it must be a text that says why")
         divisor = self._scored_records(len(values), size, vouched)
-        extra = {} if vouched is None else {"vouched": vouched}
+        vouched_fields = {} if vouched is None else {"vouched": vouched}
         # Before the score exists, so that none is computed twice.
-        score_claim = claim(trial, SCORE, by=BY_RUN_SCORE, **extra)
+        score_claim = claim(trial, SCORE, by=BY_RUN_SCORE, **vouched_fields)
         score = private_mean(
             values,
             lower=0.0,
@@ -285,13 +285,13 @@ class Fidelity:
         ]
         if size is not None and planned is not None:
             pairs.append(("size", size, size, planned))
-        for argument, shown, number, public in pairs:
+        for argument, described, number, public in pairs:
             if vouched is None and not (
                 LEAST_SHARE_OF_RECORDS * public <= number <= LARGEST_SHARE_OF_RECORDS * public
             ):
                 raise InvalidArgumentError(
                     argument,
-                    shown,
+                    described,
                     f"scores are charged for one value of each of {public} records; several "
                     "values of one record count several times, and the mean of a few records "
                     "divided by the number of all is no accuracy",

@@ -100,9 +100,9 @@ def judge(
         run: What it was granted.
         output_attributes: User attributes that are part of what the plan charges for.
     """
-    spent, trainings = noted(trial, SPENT), claims(trial, TRAINING)
+    spending, trainings = noted(trial, SPENT), claims(trial, TRAINING)
     is_changed = noted(trial, CHANGED_WEIGHTS) is not None
-    training = NOT_CHECKED if is_changed else _training_word(spent, trainings)
+    training = NOT_CHECKED if is_changed else _training_word(spending, trainings)
     score_claim = _own_score(trial)
     vouched = () if score_claim is None else (score_claim.get("vouched"),)
     score = None if output(trial) is None else _score_word(run, score_claim)
@@ -110,11 +110,11 @@ def judge(
         training=training,
         score=score,
         asked=noted(trial, ASKED) is not None,
-        refusal=_refusal(trial, run, spent, trainings),
+        refusal=_refusal(trial, run, spending, trainings),
         excess=_excess(trial, run, output_attributes),
         not_compared=_CHANGED if is_changed else _not_compared(training, score, score_claim),
-        fewer_steps=_took_fewer_steps(spent, run),
-        is_stated=training == COMPARED and bool((spent or {}).get("stated")),
+        fewer_steps=_took_fewer_steps(spending, run),
+        is_stated=training == COMPARED and bool((spending or {}).get("stated")),
         vouched=tuple(text for text in vouched if text),
     )
 
@@ -132,12 +132,12 @@ def has_output(trial: FrozenTrial) -> bool:
 
 
 def _training_word(
-    spent: Mapping[str, Any] | None, trainings: Mapping[str, Mapping[str, Any]]
+    spending: Mapping[str, Any] | None, trainings: Mapping[str, Mapping[str, Any]]
 ) -> str:
     if any(training.get("by") == BY_ENGINE for training in trainings.values()):
         return ENFORCED
     # Without the second reading nobody knows whether the training went on.
-    return COMPARED if spent is not None and spent.get("final") else NOT_CHECKED
+    return COMPARED if spending is not None and spending.get("final") else NOT_CHECKED
 
 
 def _own_score(trial: FrozenTrial) -> Mapping[str, Any] | None:
@@ -161,7 +161,7 @@ def _score_word(run: Fidelity, score_claim: Mapping[str, Any] | None) -> str | N
 def _refusal(
     trial: FrozenTrial,
     run: Fidelity,
-    spent: Mapping[str, Any] | None,
+    spending: Mapping[str, Any] | None,
     trainings: Mapping[str, Mapping[str, Any]],
 ) -> str | None:
     """Returns why nobody can vouch for a run; None if somebody can."""
@@ -175,15 +175,19 @@ def _refusal(
             "its training was begun and did not come to its end, so what it spent is not known. "
             "An objective must not return a score after an error in its training."
         )
-    if trainings and spent is not None and next(iter(trainings.values())).get("by") == BY_ENGINE:
+    if (
+        trainings
+        and spending is not None
+        and next(iter(trainings.values())).get("by") == BY_ENGINE
+    ):
         return "it trained by odp.train and by a loop of its own. The plan charges for one."
-    if spent is None:
+    if spending is None:
         return None
     # Start-up time: samplers hold plans; dp-accounting is slow.
     from optuna_dp.accounting.event_json import event_from_json
     from optuna_dp.accounting.event_words import in_words
 
-    event = event_from_json(spent.get("event"))
+    event = event_from_json(spending.get("event"))
     if costs_no_more(event, run.training, run.neighboring_relation):
         return None
     return (
@@ -206,10 +210,10 @@ def _excess(trial: FrozenTrial, run: Fidelity, output_attributes: tuple[str, ...
             "score only. Do not call trial.report, or make the plan with plan_budget(run=...) "
             "and an event that includes the reported values."
         )
-    extra = {name for name, value in trial.user_attrs.items() if _holds_numbers(value)}
-    extra -= set(output_attributes)
-    if extra:
-        name = min(extra)
+    undeclared_names = {name for name, value in trial.user_attrs.items() if _holds_numbers(value)}
+    undeclared_names -= set(output_attributes)
+    if undeclared_names:
+        name = min(undeclared_names)
         return (
             f"its user attribute {name!r} holds numbers, and the plan may not charge for "
             "them. If the plan includes their cost, or they are public, name the attribute: "
@@ -241,13 +245,13 @@ def _not_compared(
     return None
 
 
-def _took_fewer_steps(spent: Mapping[str, Any] | None, run: Fidelity) -> bool:
-    if spent is None:
+def _took_fewer_steps(spending: Mapping[str, Any] | None, run: Fidelity) -> bool:
+    if spending is None:
         return False
     # Start-up time: samplers hold plans; dp-accounting is slow.
     from optuna_dp.accounting.event_json import event_from_json
 
-    return took_fewer_steps(event_from_json(spent.get("event")), run.training)
+    return took_fewer_steps(event_from_json(spending.get("event")), run.training)
 
 
 def _holds_numbers(value: Any) -> bool:

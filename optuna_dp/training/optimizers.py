@@ -71,8 +71,8 @@ def torch_optimizer(
             "it computes losses by itself, without noise",
             "Take one whose step() needs no closure, such as SGD or Adam.",
         )
-    held = [id(weight) for group in built.param_groups for weight in group["params"]]
-    if sorted(held) != sorted(map(id, weights)):
+    weight_ids = [id(weight) for group in built.param_groups for weight in group["params"]]
+    if sorted(weight_ids) != sorted(map(id, weights)):
         raise InvalidArgumentError(
             "optimizer",
             name,

@@ -131,13 +131,13 @@ def _check_records_alone(
     name: str, feature_map: FeatureMap, inputs: Any, features: Features
 ) -> None:
     """Refuses a map whose features of an input depend on the inputs beside it."""
-    half = len(inputs) // 2
-    for rows in (slice(0, half), slice(0, 1)):
-        alone = features_of(name, feature_map, inputs[rows])
-        has_equal_width = alone.shape[1] == features.shape[1]
+    half_length = len(inputs) // 2
+    for rows in (slice(0, half_length), slice(0, 1)):
+        own_features = features_of(name, feature_map, inputs[rows])
+        has_equal_width = own_features.shape[1] == features.shape[1]
         scale = float(np.abs(features).max(initial=0.0)) * _ROUNDING
         if not has_equal_width or not np.allclose(
-            alone, features[rows], rtol=0.0, atol=scale, equal_nan=True
+            own_features, features[rows], rtol=0.0, atol=scale, equal_nan=True
         ):
             raise InvalidArgumentError(
                 f"maps[{name!r}]",
@@ -197,28 +197,28 @@ def public_maps(made_up_inputs: Any) -> dict[str, FeatureMap]:
             f"of shape {inputs.shape}",
             "it must be a table, (rows, columns), or images, (rows, channels, height, width)",
         )
-    flat = inputs.reshape(len(inputs), -1)
-    middle = flat.mean(axis=0)
-    spread = np.where(flat.std(axis=0) > 0.0, flat.std(axis=0), 1.0)
+    rows = inputs.reshape(len(inputs), -1)
+    middle = rows.mean(axis=0)
+    deviation = np.where(rows.std(axis=0) > 0.0, rows.std(axis=0), 1.0)
     rng = np.random.default_rng(0)
-    directions = rng.standard_normal((flat.shape[1], _COSINES)) / math.sqrt(flat.shape[1])
+    directions = rng.standard_normal((rows.shape[1], _COSINES)) / math.sqrt(rows.shape[1])
     shifts = rng.uniform(0.0, 2.0 * math.pi, _COSINES)
 
     def raw(x: Any) -> Any:
-        standardized = (np.asarray(x, dtype=np.float64).reshape(len(x), -1) - middle) / spread
+        standardized = (np.asarray(x, dtype=np.float64).reshape(len(x), -1) - middle) / deviation
         return np.clip(standardized, -3.0, 3.0)
 
     def squares(x: Any) -> Any:
-        of = raw(x)
-        return np.hstack([of, (of * of - 1.0) / math.sqrt(2.0)])
+        values = raw(x)
+        return np.hstack([values, (values * values - 1.0) / math.sqrt(2.0)])
 
     def bins(x: Any) -> Any:
         return np.hstack([raw(x) < -0.5, raw(x) > 0.5])
 
     def pooled(x: Any) -> Any:
-        even = np.asarray(x)[:, :, : inputs.shape[2] // 2 * 2, : inputs.shape[3] // 2 * 2]
-        down = even[:, :, ::2] + even[:, :, 1::2]
-        return (down[..., ::2] + down[..., 1::2]) / 4.0
+        even_pixels = np.asarray(x)[:, :, : inputs.shape[2] // 2 * 2, : inputs.shape[3] // 2 * 2]
+        row_sums = even_pixels[:, :, ::2] + even_pixels[:, :, 1::2]
+        return (row_sums[..., ::2] + row_sums[..., 1::2]) / 4.0
 
     def gradients(x: Any) -> Any:
         pixels = np.asarray(x, dtype=np.float64)

@@ -125,11 +125,13 @@ class DataSetRecords(Records):
     def __len__(self) -> int:
         return self._length
 
-    def has_some_of(self, other: DataSetRecords) -> bool:
+    def has_some_of(self, other_records: DataSetRecords) -> bool:
         """Returns whether some records are in another data set as well, as far as can be seen."""
         numbers: dict[Any, int] = {}
-        own, others = (_origins(data._data_set, numbers) for data in (self, other))
-        return bool(np.isin(own, others).any())
+        origins, other_origins = (
+            _origins(data._data_set, numbers) for data in (self, other_records)
+        )
+        return bool(np.isin(origins, other_origins).any())
 
     def take(self, indices: npt.NDArray[np.int64]) -> tuple[Any, ...]:
         import torch  # An extra.
@@ -246,11 +248,11 @@ def check_disjoint(records: Records, scored: Records) -> None:
     if isinstance(records, DataSetRecords) and isinstance(scored, DataSetRecords):
         is_shared = records.has_some_of(scored)
     else:
-        first, second = (
+        training_arrays, scored_arrays = (
             part.first_items() if isinstance(part, DataSetRecords) else part.holders()
             for part in (records, scored)
         )
-        is_shared = any(_overlap(a, b) for a in first for b in second)
+        is_shared = any(_overlap(a, b) for a in training_arrays for b in scored_arrays)
     if is_shared:
         raise InvalidArgumentError(
             "score_records",
@@ -271,12 +273,17 @@ def refuse_as_inputs(inputs: Any, *private: Records) -> None:
     Raises:
         InvalidArgumentError: If some of them share memory.
     """
-    given = leaves(tuple(inputs) if isinstance(inputs, list) else inputs)
-    held = [holder for records in private for holder in records.holders()]
+    input_arrays = leaves(tuple(inputs) if isinstance(inputs, list) else inputs)
+    record_arrays = [holder for records in private for holder in records.holders()]
     if any(
-        first is second or (_is_array(first) and _is_array(second) and _overlap(first, second))
-        for first in given
-        for second in held
+        input_array is record_array
+        or (
+            _is_array(input_array)
+            and _is_array(record_array)
+            and _overlap(input_array, record_array)
+        )
+        for input_array in input_arrays
+        for record_array in record_arrays
     ):
         raise InvalidArgumentError(
             "inputs",
@@ -299,9 +306,9 @@ def mapped(function: Callable[[Any], Any], part: Any) -> Any:
 
 def leaves(part: Any) -> list[Any]:
     """Returns the arrays of a part of records."""
-    found: list[Any] = []
-    mapped(found.append, part)
-    return found
+    arrays: list[Any] = []
+    mapped(arrays.append, part)
+    return arrays
 
 
 def _is_array(value: Any) -> bool:
@@ -354,11 +361,11 @@ def _shares_memory(array: Any) -> bool:
     return bool(np.shares_memory(pair[0], pair[1]))
 
 
-def _overlap(first: Any, second: Any) -> bool:
+def _overlap(array: Any, other_array: Any) -> bool:
     """Returns whether two arrays share memory of the processor."""
     try:
-        first, second = (a.detach() if _is_tensor(a) else a for a in (first, second))
-        return np.shares_memory(np.asarray(first), np.asarray(second))
+        array, other_array = (a.detach() if _is_tensor(a) else a for a in (array, other_array))
+        return np.shares_memory(np.asarray(array), np.asarray(other_array))
     except (RuntimeError, TypeError):
         return False  # On a GPU, or of a type that numpy does not have.
 
@@ -398,35 +405,37 @@ def _holders(data_set: Any) -> list[Any]:
     Arrays, lists and tables as long as one of the data sets hold its records, and so do the items
     of such lists. Other arrays, such as a mean to subtract, are the records' neighbours only.
     """
-    found: list[Any] = []
-    seen: set[int] = set()
-    waiting, lengths = [data_set], {len(data_set)}
-    while waiting:
-        holder = waiting.pop()
-        if id(holder) in seen:
+    holders: list[Any] = []
+    visited_ids: set[int] = set()
+    pending_holders, lengths = [data_set], {len(data_set)}
+    while pending_holders:
+        holder = pending_holders.pop()
+        if id(holder) in visited_ids:
             continue
-        seen.add(id(holder))
-        found.append(holder)
+        visited_ids.add(id(holder))
+        holders.append(holder)
         if isinstance(holder, list | tuple):
-            found += [array for item in holder for array in _arrays_of(item)]
+            holders += [array for item in holder for array in _arrays_of(item)]
             continue
-        held: list[Any] = []
+        values: list[Any] = []
         for value in getattr(holder, "__dict__", {}).values():
             is_group = isinstance(value, Mapping | list | tuple) and len(value) not in lengths
-            held += leaves(tuple(value) if isinstance(value, list) else value) if is_group else []
-            held.append(value)
-        inner = [value for value in held if _is_data_set(value)]
-        lengths.update(map(len, inner))
-        waiting += inner
-        found += [value for value in held if _is_array(value) and _length(value) in lengths]
-        waiting += [
+            values += (
+                leaves(tuple(value) if isinstance(value, list) else value) if is_group else []
+            )
+            values.append(value)
+        data_sets = [value for value in values if _is_data_set(value)]
+        lengths.update(map(len, data_sets))
+        pending_holders += data_sets
+        holders += [value for value in values if _is_array(value) and _length(value) in lengths]
+        pending_holders += [
             value
-            for value in held
+            for value in values
             if not isinstance(value, Mapping | str | bytes)
             and not _is_array(value)
             and _length(value) in lengths
         ]
-    return found
+    return holders
 
 
 def _length(value: Any) -> int | None:
@@ -466,9 +475,10 @@ def _origins(data_set: Any, numbers: dict[Any, int]) -> npt.NDArray[np.int64]:
         # Below zero, where no item of another data set is.
         keys = [numbers.setdefault(_item_key(item), len(numbers)) for item in data_set]
         return -1 - np.array(keys, dtype=np.int64)
-    inner = [part for part in getattr(data_set, "__dict__", {}).values() if _is_data_set(part)]
-    if len(inner) == 1 and len(inner[0]) == len(data_set):
-        return _origins(inner[0], numbers)  # It changes each item, as by a random augmentation.
+    data_sets = [part for part in getattr(data_set, "__dict__", {}).values() if _is_data_set(part)]
+    if len(data_sets) == 1 and len(data_sets[0]) == len(data_set):
+        # It changes each item, as by a random augmentation.
+        return _origins(data_sets[0], numbers)
     key: Any = id(data_set)
     if isinstance(data_set, torch.utils.data.TensorDataset):
         key = tuple(tensor.data_ptr() for tensor in data_set.tensors)

@@ -171,7 +171,7 @@ def rehearsed(
         )
     deviation = run.noise_multiplier * clipping_norm / run.batch_size
     start = weights.weight_values()
-    before = _first_outputs(weights, inputs)
+    start_outputs = _first_outputs(weights, inputs)
     if size is None:
         size = LINEAR_SIZE if _matrices(start) <= 1 else SIZE
     target = size
@@ -181,17 +181,17 @@ def rehearsed(
         weights.begin(optimizer, rate)
         noise = weights.noise(draw)
         take_steps(weights, lambda step: noise(deviation), run.steps, schedule)
-        return _Walk([new - old for new, old in zip(weights.weight_values(), start, strict=True)])
+        return _Walk(_differences(weights.weight_values(), start))
 
     def size_of(walks: list[_Walk], times: float) -> float:
         sizes = []
         for ended in walks:
-            moved = zip(start, ended.moved, strict=True)
-            weights.set_weights([old + times * change for old, change in moved])
-            sizes.append(size_of_change(weights.outputs(inputs) - before))
+            changes = zip(start, ended.moved, strict=True)
+            weights.set_weights([weight + times * change for weight, change in changes])
+            sizes.append(size_of_change(weights.outputs(inputs) - start_outputs))
         return _together(sizes)
 
-    draws = min(max(-(-_DEVIATIONS // (before.shape[1] - 1)), _FEWEST_DRAWS), _MOST_DRAWS)
+    draws = min(max(-(-_DEVIATIONS // (start_outputs.shape[1] - 1)), _FEWEST_DRAWS), _MOST_DRAWS)
     rate = _first_guess(weights, optimizer, deviation, run.steps, start)
     try:
         for _ in range(_REPEATS):
@@ -203,18 +203,18 @@ def rehearsed(
                     optimizer,
                     f"noise moved the weights by {length:g}, and must move them finitely",
                 )
-            times, found = _search(partial(size_of, walks), target)
+            times, size_reached = _search(partial(size_of, walks), target)
             # Gradients of noise do not depend on the weights, so a walk is in proportion to its
             # rate, unless weight decay bends it: then the search begins again from here.
-            ahead = times * walks[0].length
+            expected_length = times * walks[0].length
             rate *= times
-            if abs(math.log(walk(rate, 0).length / ahead)) < _TOLERANCE:
+            if abs(math.log(walk(rate, 0).length / expected_length)) < _TOLERANCE:
                 break
     finally:
         weights.set_weights(start)
     numbers = sum(math.prod(part.shape) for part in start)
     remarks = _remarks(weights, rate * clipping_norm)
-    return Rehearsal(rate, times * length / math.sqrt(numbers), found, remarks)
+    return Rehearsal(rate, times * length / math.sqrt(numbers), size_reached, remarks)
 
 
 def default_optimizer(weights: Weights) -> str:
@@ -275,7 +275,7 @@ def _first_outputs(weights: Rehearsable, inputs: Any) -> npt.NDArray[np.float64]
             "the first step.",
         )
     try:
-        found = weights.outputs(inputs)
+        outputs = weights.outputs(inputs)
     except Exception as error:
         raise InvalidArgumentError(
             "inputs",
@@ -284,20 +284,20 @@ def _first_outputs(weights: Rehearsable, inputs: Any) -> npt.NDArray[np.float64]
             "Make them up as the model is called: a batch of inputs, a tuple for several "
             "arguments, or a mapping for arguments by name.",
         ) from error
-    if found.ndim != 2 or found.shape[0] == 0 or found.shape[1] < 2:
+    if outputs.ndim != 2 or outputs.shape[0] == 0 or outputs.shape[1] < 2:
         raise InvalidArgumentError(
             "learning_rate",
             None,
-            f"no rate is known for a model whose outputs have the shape {found.shape}: the "
+            f"no rate is known for a model whose outputs have the shape {outputs.shape}: the "
             "rehearsal needs at least two classes",
             "For two classes give the model two outputs. For regression give learning_rate=, from "
             "public data.",
         )
-    if not np.all(np.isfinite(found)):
+    if not np.all(np.isfinite(outputs)):
         raise InvalidArgumentError(
             "inputs", type(inputs).__name__, "the model's output on them is not finite"
         )
-    return found
+    return outputs
 
 
 def _first_guess(
@@ -311,22 +311,27 @@ def _first_guess(
     weights.begin(optimizer, 1.0)
     try:
         weights.step(weights.noise(0)(deviation), 1.0)
-        ended = weights.weight_values()
+        end = weights.weight_values()
     finally:
         weights.set_weights(start)
-    walked = _Walk([new - old for new, old in zip(ended, start, strict=True)])
+    walked = _Walk(_differences(end, start))
     numbers = sum(math.prod(part.shape) for part in start)
     return 0.1 * math.sqrt(numbers / steps) / walked.length if walked.length else 1.0
 
 
+def _differences(end: list[Any], start: list[Any]) -> list[Any]:
+    """Returns by how much each weight has moved."""
+    return [end_weight - start_weight for end_weight, start_weight in zip(end, start, strict=True)]
+
+
 def _search(measure: Callable[[float], float], size: float) -> tuple[float, float]:
     """Returns by what to multiply a walk for a size, and the size then."""
-    seen: dict[float, float] = {}
+    size_by_times: dict[float, float] = {}
 
     def excess(times: float) -> float:
-        found = seen[times] = measure(math.exp(times))
+        walk_size = size_by_times[times] = measure(math.exp(times))
         # Logits that overflow, or do not move at all, still say which side they are on.
-        return math.log(min(max(found, 1e-12), 1e12) / size)
+        return math.log(min(max(walk_size, 1e-12), 1e12) / size)
 
     low = high = 0.0
     step = math.copysign(math.log(_FACTOR), -excess(0.0))
@@ -337,13 +342,15 @@ def _search(measure: Callable[[float], float], size: float) -> tuple[float, floa
     else:
         raise InvalidArgumentError(
             "model",
-            seen[high],
+            size_by_times[high],
             "noise in its weights does not move its output to the size that is looked for",
             "Give learning_rate=, the rate of the first step.",
         )
     brentq(excess, low, high, xtol=_TOLERANCE)
-    at = min(seen, key=lambda times: abs(math.log(max(seen[times], 1e-12) / size)))
-    return math.exp(at), seen[at]
+    best_times = min(
+        size_by_times, key=lambda times: abs(math.log(max(size_by_times[times], 1e-12) / size))
+    )
+    return math.exp(best_times), size_by_times[best_times]
 
 
 def _together(sizes: list[float]) -> float:

@@ -80,8 +80,8 @@ def made_up_images(
     bottom, top = _range_of((low, high))
     rng = np.random.default_rng(0)
     squares = rng.uniform(bottom, top, (count, channels, 4, 4))
-    down, across = np.arange(height) * 4 // height, np.arange(width) * 4 // width
-    return np.asarray(squares[:, :, down][:, :, :, across])
+    row_indices, column_indices = np.arange(height) * 4 // height, np.arange(width) * 4 // width
+    return np.asarray(squares[:, :, row_indices][:, :, :, column_indices])
 
 
 def made_up_tokens(vocabulary: int, length: int, *, rows: int = 32) -> npt.NDArray[np.int64]:

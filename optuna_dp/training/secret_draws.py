@@ -166,14 +166,14 @@ def seed_kept_generators(holders: list[Any]) -> None:
     Args:
         holders: Data sets, and whatever else; arrays are not looked into.
     """
-    waiting, seen = list(holders), set[int]()
-    kept = []  # An id is of one object only as long as it exists.
-    while waiting:
-        value = waiting.pop()
-        if id(value) in seen or isinstance(value, torch.Tensor | np.ndarray | type):
+    pending_values, visited_ids = list(holders), set[int]()
+    visited_values = []  # An id is of one object only as long as it exists.
+    while pending_values:
+        value = pending_values.pop()
+        if id(value) in visited_ids or isinstance(value, torch.Tensor | np.ndarray | type):
             continue
-        seen.add(id(value))
-        kept.append(value)
+        visited_ids.add(id(value))
+        visited_values.append(value)
         if isinstance(value, np.random.Generator):
             bits = value.bit_generator
             bits.state = type(bits)(secrets.randbits(_PYTHON_BITS)).state
@@ -184,11 +184,11 @@ def seed_kept_generators(holders: list[Any]) -> None:
         elif isinstance(value, torch.Generator):
             value.manual_seed(secrets.randbits(_TORCH_BITS))
         elif isinstance(value, list | tuple):
-            waiting += value[:_MOST_LOOKED_AT]
+            pending_values += value[:_MOST_LOOKED_AT]
         elif isinstance(value, dict):
-            waiting += list(value.values())[:_MOST_LOOKED_AT]
+            pending_values += list(value.values())[:_MOST_LOOKED_AT]
         else:
-            waiting += vars(value).values() if hasattr(value, "__dict__") else ()
+            pending_values += vars(value).values() if hasattr(value, "__dict__") else ()
 
 
 def while_no_training_computes() -> AbstractContextManager[None]:
@@ -221,16 +221,16 @@ def generators_kept(device: torch.device) -> Iterator[None]:
 
 def generator_states(device: torch.device) -> Any:
     """Returns the states of all generators that a model on a device draws from."""
-    of_torch = [(generator, generator.get_state()) for generator in _generators(device)]
-    return shared_states(), of_torch
+    torch_states = [(generator, generator.get_state()) for generator in _generators(device)]
+    return shared_states(), torch_states
 
 
 def restore_generators(states: Any) -> None:
     """Puts generators back to what :func:`generator_states` returned."""
-    (of_python, of_numpy), of_torch = states
-    random.setstate(of_python)
-    np.random.set_state(of_numpy)
-    for generator, state in of_torch:
+    (python_state, numpy_state), torch_states = states
+    random.setstate(python_state)
+    np.random.set_state(numpy_state)
+    for generator, state in torch_states:
         generator.set_state(state)
 
 

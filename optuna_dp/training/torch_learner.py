@@ -127,7 +127,7 @@ class TorchLearner(TorchWeights, Learner):
             target = torch.device(device)
             if target != self._home:
                 self._model.to(target)
-                self._left = [left.to(target) for left in self._left]
+                self._left = [weight.to(target) for weight in self._left]
         except (RuntimeError, TypeError, AssertionError) as error:
             raise InvalidArgumentError(
                 "device", device, f"PyTorch cannot train there: {error}"
@@ -191,9 +191,9 @@ class TorchLearner(TorchWeights, Learner):
                     "it reaches behind torch.func, where it would see other records",
                     "A loss or a score must use its own record only.",
                 )
-        for argument, some in (("records", records), ("score_records", score_records)):
-            if some is not None:
-                self._check_reading(argument, some)
+        for argument, argument_records in (("records", records), ("score_records", score_records)):
+            if argument_records is not None:
+                self._check_reading(argument, argument_records)
         self.clipped_sum(records, np.zeros(0, dtype=np.int64))
         for count in (1, 2):
             with while_no_training_computes(), errors_translated(self._loss_argument):
@@ -202,8 +202,8 @@ class TorchLearner(TorchWeights, Learner):
                 translated = errors_translated(self._score_argument)
                 with while_no_training_computes(), translated, self._evaluating():
                     self._scores_of(self._made_up(score_records, count))
-            before, self._unchanged = self._unchanged, self._fingerprint()
-            changed = difference(before, self._unchanged) if before else None
+            earlier, self._unchanged = self._unchanged, self._fingerprint()
+            changed = difference(earlier, self._unchanged) if earlier else None
             if changed is not None:
                 raise InvalidArgumentError(
                     changed.split(".")[0].split("[")[0],
@@ -224,9 +224,9 @@ class TorchLearner(TorchWeights, Learner):
         if isinstance(records, ArrayRecords):
             return
         self._read_some(records)
-        before = fingerprint(self._roots_and_optimizer, [])
+        earlier_fingerprint = fingerprint(self._roots_and_optimizer, [])
         self._read_some(records, -1)
-        changed = difference(before, fingerprint(self._roots_and_optimizer, []))
+        changed = difference(earlier_fingerprint, fingerprint(self._roots_and_optimizer, []))
         if changed is not None:
             raise InvalidArgumentError(
                 argument,
@@ -243,13 +243,13 @@ class TorchLearner(TorchWeights, Learner):
 
     def _check_companions(self, records: Records, score_records: Records | None) -> None:
         """Refuses a loss or a score of a made-up record that changes with the one beside it."""
-        tried: list[tuple[str, Records, Callable[..., torch.Tensor]]] = [
+        checks: list[tuple[str, Records, Callable[..., torch.Tensor]]] = [
             (self._loss_argument, records, self._gradient_sizes)
         ]
         if self._score is not None and score_records is not None:
-            tried.append((self._score_argument, score_records, self._scores_in_rows))
-        for argument, some, rows in tried:
-            made_up, is_half = self._made_up(some, 1), self._is_half()
+            checks.append((self._score_argument, score_records, self._scores_in_rows))
+        for argument, argument_records, rows in checks:
+            made_up, is_half = self._made_up(argument_records, 1), self._is_half()
             with self._evaluating() if rows == self._scores_in_rows else nullcontext():
                 result = reliance(rows, made_up, self._device, is_half=is_half)
             self._draws.are_shared |= result.draws_are_shared
@@ -279,30 +279,31 @@ class TorchLearner(TorchWeights, Learner):
         self._unchanged = self._fingerprint()
 
     def default_inputs(self, records: Records) -> Any:
-        first = self._made_up(records, 1)[0]
-        if not is_dense(self._model) or not isinstance(first, torch.Tensor):
+        inputs = self._made_up(records, 1)[0]
+        if not is_dense(self._model) or not isinstance(inputs, torch.Tensor):
             return None
-        return features_of_order_one(*first.shape[1:]) if first.is_floating_point() else None
+        return features_of_order_one(*inputs.shape[1:]) if inputs.is_floating_point() else None
 
     def _made_up(self, records: Records, count: int) -> tuple[Any, ...]:
         """Returns records of zeros; only the shapes of the first few records are used."""
-        first = self.on_device(usual_parts(records))
+        usual_tensors = self.on_device(usual_parts(records))
         return tuple(
-            mapped(lambda part: part.new_zeros((count, *part.shape[1:])), part) for part in first
+            mapped(lambda part: part.new_zeros((count, *part.shape[1:])), part)
+            for part in usual_tensors
         )
 
     def take_over(self, trial: int) -> None:
         # Frozen layers and teachers that another run has trained are refused as well.
-        used = self._used_tensors()
-        mark_as_trained(self._trained, trial, used)
-        if not claim_memory(self._trained, used):
+        used_tensors = self._used_tensors()
+        mark_as_trained(self._trained, trial, used_tensors)
+        if not claim_memory(self._trained, used_tensors):
             raise trained_before()
         self._is_taken_over = True
         self._until_closed.enter_context(generators_kept(self._device))
 
     def seed_readers(self, *records: Records) -> None:
-        for some in records:
-            seed_kept_generators(some.holders())
+        for argument_records in records:
+            seed_kept_generators(argument_records.holders())
 
     def _used_tensors(self) -> list[torch.Tensor]:
         """Returns all tensors that the training uses, as the anchors of a loss, and buffers."""

@@ -43,20 +43,20 @@ class TorchWeights(Rehearsable):
     def begin(self, optimizer: str | OptimizerFactory, learning_rate: float) -> None:
         self.check_left()
         # A step without a gradient, to see that it works; it may decay weights.
-        tried = torch_optimizer(optimizer, self._trained, learning_rate)
-        before = [weight.detach().clone() for weight in self._trained]
+        trial_optimizer = torch_optimizer(optimizer, self._trained, learning_rate)
+        weight_copies = [weight.detach().clone() for weight in self._trained]
         try:
             for weight in self._trained:
                 weight.grad = torch.zeros_like(weight)
-            tried.step()
+            trial_optimizer.step()
         except Exception as error:
             raise InvalidArgumentError(
                 "optimizer",
-                type(tried).__name__,
+                type(trial_optimizer).__name__,
                 f"it failed at a step without a gradient: {type(error).__name__}: {error}",
             ) from error
         finally:
-            self._assign(before)
+            self._assign(weight_copies)
             self._forget_gradients()
         self._optimizer = torch_optimizer(optimizer, self._trained, learning_rate)
         self._rates = [float(group["lr"]) for group in self._optimizer.param_groups]
@@ -73,8 +73,8 @@ class TorchWeights(Rehearsable):
 
     def check_left(self) -> None:
         """Raises :class:`PlanError` if anything but a step has moved the weights."""
-        for weight, left in zip(self._trained, self._left, strict=True):
-            if not torch.equal(_bits(weight), _bits(left)):
+        for weight, left_weight in zip(self._trained, self._left, strict=True):
+            if not torch.equal(_bits(weight), _bits(left_weight)):
                 raise PlanError(
                     "Something has changed the trained weights between two steps, without noise: "
                     "a data set, a loss or another thread. Do not use this model or its score. "
@@ -82,8 +82,8 @@ class TorchWeights(Rehearsable):
                 )
 
     def _keep_left(self) -> None:
-        for weight, left in zip(self._trained, self._left, strict=True):
-            left.copy_(weight.detach())
+        for weight, left_weight in zip(self._trained, self._left, strict=True):
+            left_weight.copy_(weight.detach())
 
     def weight_values(self) -> list[torch.Tensor]:
         return [weight.detach().to(torch.float64, copy=True) for weight in self._trained]
@@ -144,20 +144,20 @@ class TorchWeights(Rehearsable):
         self._forget_gradients()
         renew_lists_of_weights(self._model)
 
-    def on_device(self, given: Any) -> Any:
+    def on_device(self, arrays: Any) -> Any:
         """Returns arrays as tensors where the model is, doubles in its precision.
 
         Args:
-            given: An array or a tensor, or a tuple or mapping of these.
+            arrays: An array or a tensor, or a tuple or mapping of these.
         """
         trained = self._trained[0]
 
         def moved(array: Any) -> torch.Tensor:
             tensor = torch.as_tensor(array)
-            to = trained.dtype if tensor.dtype == torch.float64 else tensor.dtype
-            return tensor.detach().to(trained.device, to)
+            precision = trained.dtype if tensor.dtype == torch.float64 else tensor.dtype
+            return tensor.detach().to(trained.device, precision)
 
-        return mapped(moved, given)
+        return mapped(moved, arrays)
 
     @contextmanager
     def _evaluating(self) -> Iterator[None]:
@@ -202,8 +202,8 @@ def _trained_parameters(
     model: torch.nn.Module,
 ) -> tuple[list[str], list[torch.nn.Parameter]]:
     """Returns the parameters that require a gradient, tied ones once, with their names."""
-    named = {name: p for name, p in model.named_parameters() if p.requires_grad}
-    for name, parameter in named.items():
+    parameter_by_name = {name: p for name, p in model.named_parameters() if p.requires_grad}
+    for name, parameter in parameter_by_name.items():
         if isinstance(parameter, torch.nn.parameter.UninitializedParameter):
             raise InvalidArgumentError(
                 "model",
@@ -234,15 +234,15 @@ def _trained_parameters(
                 f"one whose parameter {name!r} is {parameter.dtype}",
                 "trained parameters must be real floating-point numbers",
             )
-    if not math.fsum(parameter.numel() for parameter in named.values()):
+    if not math.fsum(parameter.numel() for parameter in parameter_by_name.values()):
         raise InvalidArgumentError(
             "model",
             type(model).__name__,
             "none of its parameters requires a gradient, so there is nothing to train",
             "Call requires_grad_(True) on those that are to be trained.",
         )
-    if len({parameter.device for parameter in named.values()}) > 1:
+    if len({parameter.device for parameter in parameter_by_name.values()}) > 1:
         raise InvalidArgumentError(
             "model", type(model).__name__, "its trained parameters must be on one device"
         )
-    return list(named), list(named.values())
+    return list(parameter_by_name), list(parameter_by_name.values())

@@ -108,8 +108,8 @@ def digest_of_values(tensors: list[torch.Tensor]) -> bytes:
     digest = hashlib.blake2b(digest_size=16)
     for tensor in tensors:
         try:
-            flat = tensor.detach().reshape(-1).contiguous().view(torch.uint8)
-            for piece in flat.split(_BYTES_AT_A_TIME):
+            octets = tensor.detach().reshape(-1).contiguous().view(torch.uint8)
+            for piece in octets.split(_BYTES_AT_A_TIME):
                 digest.update(piece.cpu().numpy())
         except (RuntimeError, TypeError):  # Sparse or quantized, or its memory is given back.
             digest.update(repr(tensor).encode())
@@ -123,15 +123,15 @@ def holder_of(roots: Mapping[str, Any], records: list[Any]) -> str | None:
         roots: The objects to look into, by name.
         records: The arrays and data sets of the records.
     """
-    same = {id(record) for record in records}
+    record_ids = {id(record) for record in records}
     intervals = _merged(
         [interval for record in records if (interval := _interval(record)) is not None]
     )
     for path, value in reachable(roots):
-        if id(value) in same:
+        if id(value) in record_ids:
             return path
         interval = _interval(value)
-        if interval is not None and any(_overlap(interval, other) for other in intervals):
+        if interval is not None and any(_overlap(interval, memory) for memory in intervals):
             return path
     return None
 
@@ -148,18 +148,18 @@ def reachable(roots: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
     Args:
         roots: The objects, by name.
     """
-    waiting: list[tuple[str, Any]] = list(roots.items())
+    pending_values: list[tuple[str, Any]] = list(roots.items())
     # With the objects themselves: an id is of one object only as long as it exists.
-    seen: dict[int, Any] = {}
+    visited_values: dict[int, Any] = {}
     names, methods_by_name = {_BY_ITSELF}, dict[str, list[tuple[str, Any]]]()
     looks_names_up = False
-    while waiting:
-        path, value = waiting.pop()
+    while pending_values:
+        path, value = pending_values.pop()
         yield path, value
-        if isinstance(value, (*_SCALARS, torch.Tensor)) or id(value) in seen:
+        if isinstance(value, (*_SCALARS, torch.Tensor)) or id(value) in visited_values:
             continue
-        seen[id(value)] = value
-        waiting += [(f"{path}{step}", part) for step, part in _parts(value)]
+        visited_values[id(value)] = value
+        pending_values += [(f"{path}{step}", part) for step, part in _parts(value)]
         for name, function in _methods(value):
             methods_by_name.setdefault(name, []).append((f"{path}.{name}", function))
         if isinstance(value, types.FunctionType) and not _is_of(value, _LIBRARIES):
@@ -167,7 +167,7 @@ def reachable(roots: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
             names |= all_names
             looks_names_up |= bool(global_names & _BUILT_IN_LOOKUPS or all_names & _OTHER_LOOKUPS)
         for name in list(methods_by_name) if looks_names_up else names & methods_by_name.keys():
-            waiting += methods_by_name.pop(name)
+            pending_values += methods_by_name.pop(name)
 
 
 def has_own_rule_for_batches(value: Any) -> bool:
@@ -177,8 +177,10 @@ def has_own_rule_for_batches(value: Any) -> bool:
     """
     if isinstance(value, type) and issubclass(value, torch.autograd.Function):
         function: Any = value
-        own = function.vmap is not torch.autograd.Function.vmap
-        return own and not function.generate_vmap_rule and _is_of_a_script(value.__module__)
+        has_own_rule = function.vmap is not torch.autograd.Function.vmap
+        return (
+            has_own_rule and not function.generate_vmap_rule and _is_of_a_script(value.__module__)
+        )
     rule = getattr(value, "_vmap_fn", None) if type(value).__name__ == "CustomOpDef" else None
     return rule is not None and _is_of_a_script(rule.__module__)
 
@@ -202,10 +204,10 @@ def mode_of_a_script() -> str | None:
     return next((k.__name__ for k in kinds if _is_of_a_script(str(k.__module__))), None)
 
 
-def difference(before: Fingerprint, after: Fingerprint) -> str | None:
+def difference(earlier: Fingerprint, later: Fingerprint) -> str | None:
     """Returns the name of a value that differs, None if all are the same."""
     changed = [
-        path for path in before.keys() | after.keys() if before.get(path) != after.get(path)
+        path for path in earlier.keys() | later.keys() if earlier.get(path) != later.get(path)
     ]
     return min(changed, key=lambda path: (len(path), path), default=None)
 
@@ -312,7 +314,7 @@ def held_by(function: types.FunctionType) -> Iterator[tuple[str, Any]]:
 
 
 def _variable(
-    name: str, value: Any, names: frozenset[str], outer: frozenset[int] = frozenset()
+    name: str, value: Any, names: frozenset[str], module_ids: frozenset[int] = frozenset()
 ) -> Iterator[tuple[str, Any]]:
     """Yields what a function reaches by a variable.
 
@@ -320,15 +322,15 @@ def _variable(
         name: The variable.
         value: Its value.
         names: All names of variables and attributes in the function.
-        outer: The modules that the path goes through, by their id.
+        module_ids: The modules that the path goes through, by their id.
     """
     if not isinstance(value, types.ModuleType):
         yield f".{name}", value
     elif _is_of_a_script(value.__name__):
-        for inner in sorted(names & vars(value).keys()):
-            part = vars(value)[inner]
-            if id(part) not in outer:
-                yield from _variable(f"{name}.{inner}", part, names, outer | {id(value)})
+        for part_name in sorted(names & vars(value).keys()):
+            part = vars(value)[part_name]
+            if id(part) not in module_ids:
+                yield from _variable(f"{name}.{part_name}", part, names, module_ids | {id(value)})
 
 
 @functools.lru_cache(maxsize=1024)
@@ -358,14 +360,14 @@ def _methods(value: Any) -> Iterator[tuple[str, types.FunctionType]]:
     if isinstance(value, types.ModuleType | types.FunctionType):
         return
     classes = (value if isinstance(value, type) else type(value)).__mro__
-    written = [kind for kind in classes if _is_of_a_script(str(kind.__module__))]
-    of_libraries = {name for kind in classes if kind not in written for name in vars(kind)}
+    script_classes = [kind for kind in classes if _is_of_a_script(str(kind.__module__))]
+    library_names = {name for kind in classes if kind not in script_classes for name in vars(kind)}
     overridden: set[str] = set()
-    for kind in written:
+    for kind in script_classes:
         for name, part in vars(kind).items():
             if name in _NOT_CALLED:
                 continue
-            is_called = name.startswith("__") or name in of_libraries or name == "forward"
+            is_called = name.startswith("__") or name in library_names or name == "forward"
             key = "super" if name in overridden else _BY_ITSELF if is_called else name
             yield from ((key, function) for function in _functions_of(part))
         overridden |= vars(kind).keys()
@@ -429,8 +431,8 @@ class _Memories:
         self._spans: list[tuple[Any, int, int]] = []
         for device, start, end in sorted(spans, key=lambda span: (str(span[0]), *span[1:])):
             if self._spans and self._spans[-1][0] == device and start <= self._spans[-1][2]:
-                _, start, last = self._spans.pop()
-                end = max(end, last)
+                _, start, end_of_span = self._spans.pop()
+                end = max(end, end_of_span)
             self._spans.append((device, start, end))
         self._without = {id(tensor) for tensor in tensors if _span(tensor) is None}
 
@@ -440,8 +442,8 @@ class _Memories:
         if span is None:
             return id(tensor) in self._without
         return any(
-            span[0] == other[0] and other[1] <= span[1] and span[2] <= other[2]
-            for other in self._spans
+            span[0] == memory[0] and memory[1] <= span[1] and span[2] <= memory[2]
+            for memory in self._spans
         )
 
 
@@ -480,14 +482,18 @@ def _merged(intervals: list[tuple[Any, int, int]]) -> list[tuple[Any, int, int]]
     pieces: list[tuple[Any, int, int]] = []
     for device, start, end in sorted(set(intervals)):
         if pieces and pieces[-1][0] == device and start <= pieces[-1][2]:
-            device, start, last = pieces.pop()
-            end = max(end, last)
+            device, start, end_of_piece = pieces.pop()
+            end = max(end, end_of_piece)
         pieces.append((device, start, end))
     return pieces
 
 
-def _overlap(first: tuple[Any, int, int], second: tuple[Any, int, int]) -> bool:
-    return first[0] == second[0] and first[1] < second[2] and second[1] < first[2]
+def _overlap(interval: tuple[Any, int, int], other_interval: tuple[Any, int, int]) -> bool:
+    return (
+        interval[0] == other_interval[0]
+        and interval[1] < other_interval[2]
+        and other_interval[1] < interval[2]
+    )
 
 
 def _value_digest(value: Any, moving: _Memories) -> bytes:
@@ -506,10 +512,10 @@ def _value_digest(value: Any, moving: _Memories) -> bytes:
 def _tensor_digest(tensor: torch.Tensor) -> bytes:
     described = f"{tensor.dtype}{tuple(tensor.shape)}{tensor.device.type}{tensor.requires_grad}"
     try:
-        flat = tensor.detach().reshape(-1).contiguous().view(torch.uint8)
+        octets = tensor.detach().reshape(-1).contiguous().view(torch.uint8)
     except (RuntimeError, TypeError):
         return _digest(described, [repr(tensor).encode()])  # Sparse or quantized.
-    return _digest(described, (piece.cpu().numpy() for piece in flat.split(_BYTES_AT_A_TIME)))
+    return _digest(described, (piece.cpu().numpy() for piece in octets.split(_BYTES_AT_A_TIME)))
 
 
 def _digest(described: str, pieces: Any = ()) -> bytes:

@@ -7,15 +7,16 @@ from typing import TYPE_CHECKING, Any
 
 from optuna.distributions import BaseDistribution
 
+from optuna_dp.protocol.slots import SlotSampler
 from optuna_dp.utilities.report_noisy_max import NoisyMaxPlan, better_noise
 from optuna_dp.utilities.settings import NOISY_MAX
-from optuna_dp.utilities.trials import UtilitySampler
+from optuna_dp.utilities.slot_strategy import UtilityStrategy
 
 if TYPE_CHECKING:
     import dp_accounting
 
 
-class NoisyMaxSampler(UtilitySampler):
+class NoisyMaxSampler(SlotSampler):
     """Tests listed candidates without privacy on k partitions; chooses one by report-noisy-max.
 
     The objective trains a candidate on each of k disjoint partitions of the data
@@ -68,8 +69,6 @@ class NoisyMaxSampler(UtilitySampler):
         True
     """
 
-    _procedure = NOISY_MAX
-
     def __init__(
         self,
         search_space: dict[str, BaseDistribution] | None = None,
@@ -87,10 +86,14 @@ class NoisyMaxSampler(UtilitySampler):
 
             noise = better_noise(NoisyMaxPlan(epsilon).epsilon, as_event("training", training))
         super().__init__(
-            search_space,
-            plan=NoisyMaxPlan(epsilon, noise),
-            candidates=candidates,
-            n_partitions=n_partitions,
-            resolve=resolve,
-            seed=seed,
+            UtilityStrategy(
+                type(self).__name__,
+                search_space,
+                procedure=NOISY_MAX,
+                plan=NoisyMaxPlan(epsilon, noise),
+                candidates=candidates,
+                n_partitions=n_partitions,
+                resolve=resolve,
+                seed=seed,
+            )
         )

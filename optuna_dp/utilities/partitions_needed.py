@@ -35,9 +35,9 @@ class ErrorBound:
 
     def partitions(self, resolve: float) -> int | None:
         """Returns the smallest k at which the error is at most ``resolve``; None if none is."""
-        room = resolve - self.fixed
+        margin = resolve - self.fixed
         # One part in 10**9 above, so that the error at the returned k is not above by rounding.
-        count = self.scaled / room * (1 + 1e-9) if room > 0 else math.inf
+        count = self.scaled / margin * (1 + 1e-9) if margin > 0 else math.inf
         return max(2, math.ceil(count)) if count < math.inf else None
 
 

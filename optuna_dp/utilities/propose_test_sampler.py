@@ -3,48 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
-import optuna
-from optuna.distributions import BaseDistribution, json_to_distribution
+from optuna.distributions import BaseDistribution
 from optuna.samplers import BaseSampler
-from optuna.study import Study, StudyDirection
-from optuna.trial import FrozenTrial, TrialState
 
-from optuna_dp.errors import InvalidArgumentError, PlanError
+from optuna_dp.errors import InvalidArgumentError
 from optuna_dp.models.space import check_space
-from optuna_dp.optuna_internals import storage_of, trial_id_of
-from optuna_dp.polling import poll
-from optuna_dp.protocol.draws import Space
-from optuna_dp.protocol.plan import StudyPlan
-from optuna_dp.protocol.proposals import Proposer, remember
-from optuna_dp.protocol.records import (
-    DRAW_KEY,
-    GATE_KEY,
-    PROPOSER_KEY,
-    ended,
-    trial_id_at,
-    trials_of,
-)
-from optuna_dp.protocol.slots import Drawn
-from optuna_dp.protocol.waiting import Waiting
-from optuna_dp.utilities.choice import (
-    Choice,
-    candidates_among,
-    choice_after,
-    choices,
-    final_choice,
-    settle,
-)
+from optuna_dp.protocol.slots import SlotSampler
 from optuna_dp.utilities.doubling import DoublingPlan, Variant
-from optuna_dp.utilities.second_evaluations import WAITS_KEY
-from optuna_dp.utilities.settings import PROPOSE_TEST, CandidateSource, UtilitySettings
-from optuna_dp.utilities.trials import UtilitySampler
+from optuna_dp.utilities.proposed_candidates import ProposedCandidates
+from optuna_dp.utilities.settings import PROPOSE_TEST
+from optuna_dp.utilities.slot_strategy import UtilityStrategy
 from optuna_dp.validation import whole
 
 
-class ProposeTestSampler(UtilitySampler):
+class ProposeTestSampler(SlotSampler):
     """Tests candidates without privacy on k partitions; chooses by the propose-test loop.
 
     .. warning::
@@ -112,8 +86,6 @@ class ProposeTestSampler(UtilitySampler):
         2.46
     """
 
-    _procedure = PROPOSE_TEST
-
     def __init__(
         self,
         search_space: dict[str, BaseDistribution] | None = None,
@@ -130,7 +102,9 @@ class ProposeTestSampler(UtilitySampler):
         resolve: float = 0.05,
         seed: int | None = None,
     ) -> None:
+        name = type(self).__name__
         plan = DoublingPlan(epsilon, granularity, lower_bound, variant, max_iterations)
+        proposed = None
         if proposer is None and batch_size is not None:
             raise InvalidArgumentError(
                 "batch_size", batch_size, "it needs a proposer: fixed candidates are one batch"
@@ -144,129 +118,17 @@ class ProposeTestSampler(UtilitySampler):
                 )
             check_space(search_space)
             candidates = whole("batch_size", 10 if batch_size is None else batch_size, 1)
+            proposed = ProposedCandidates(proposer, candidates, name, seed)
         super().__init__(
-            search_space,
-            plan=plan,
-            candidates=candidates,
-            n_partitions=n_partitions,
-            resolve=resolve,
-            seed=seed,
-        )
-        self._proposer = None
-        if proposer is not None:
-            self._proposer = Proposer(proposer, self._candidates.count, seed)
-            self._candidates = CandidateSource("proposed", self._candidates.count)
-
-    def _in_words(self) -> dict[str, Any]:
-        settings = super()._in_words()
-        return (
-            settings if self._proposer is None else {**settings, "proposer": self._proposer.name}
-        )
-
-    def _settings(self) -> UtilitySettings:
-        proposer = None if self._proposer is None else self._proposer.name
-        return replace(super()._settings(), proposer=proposer)
-
-    # Batches.
-
-    def before_trial(self, study: Study, trial: FrozenTrial) -> None:
-        super().before_trial(study, trial)
-        plan = self._plan_of(study, trial)
-        if self._proposer is not None and final_choice(trials_of(study), plan) is not None:
-            storage_of(study).set_trial_system_attr(trial_id_of(trial), GATE_KEY, True)
-            self.stop(study)
-
-    def _space_of(self, study: Study, plan: StudyPlan, number: int) -> Space:
-        if self._proposer is not None:
-            self._await_answer(study, plan, number)
-        return super()._space_of(study, plan, number)
-
-    def _draw(self, study: Study, plan: StudyPlan, number: int, space: Space) -> Drawn:
-        if self._proposer is None:
-            return super()._draw(study, plan, number, space)
-        settings = self._settings()
-        stage = settings.stage_of(number)
-        visible = known_to_proposer(study, plan, stage)
-        position = number - settings.first(stage)
-        proposal = self._proposer.ask(
-            [StudyDirection.MAXIMIZE], visible, len(visible) + position, space
-        )
-        remember(study, trial_id_at(study, number), proposal)
-        return dict(proposal.params), {}
-
-    def _await_answer(self, study: Study, plan: StudyPlan, number: int) -> None:
-        """Returns when the stage before this one has been answered; ends the trial if it was
-        the last. The open trial with the lowest number makes the answer. Two would do no harm,
-        but each takes a number."""
-        settings = self._settings()
-        stage = settings.stage_of(number)
-        if stage == 0:
-            return
-        storage, trial_id = storage_of(study), trial_id_at(study, number)
-        storage.set_trial_system_attr(trial_id, WAITS_KEY, True)
-        start = settings.first(stage)
-        self._ended(study, start)
-
-        def read() -> Choice | None:
-            choice = choice_after(trials_of(study), plan, stage - 1)
-            if choice is not None:
-                return choice
-            batch = [t for t in trials_of(study) if start <= t.number < number]
-            if all(ended(t) or self._asked_by_this_thread(study, t) for t in batch):
-                return settle(study, plan, stage - 1)
-            return None
-
-        waiting = Waiting(study, "for the answer to the previous batch", below=number)
-        choice = poll(read, waiting.pause)
-        if choice.finished:
-            storage.set_trial_system_attr(trial_id, GATE_KEY, True)
-            self.stop(study)
-            raise optuna.TrialPruned(
-                "It is not a candidate, because the study's choice has already been made."
+            UtilityStrategy(
+                name,
+                search_space,
+                procedure=PROPOSE_TEST,
+                plan=plan,
+                candidates=candidates,
+                n_partitions=n_partitions,
+                resolve=resolve,
+                seed=seed,
+                proposed=proposed,
             )
-        storage.set_trial_system_attr(trial_id, WAITS_KEY, False)
-
-
-def known_to_proposer(study: Study, plan: StudyPlan, stage: int) -> list[FrozenTrial]:
-    """Returns what a proposer may know before ``stage``: its own proposals, and the answers.
-
-    Made of the recorded draws and the recorded answers alone. A draw, not what the objective asked
-    for: that may depend on the data.
-    """
-    settings = UtilitySettings.from_json(plan.design.settings)
-    assert isinstance(settings.plan, DoublingPlan)
-    choice_of_stage = choices(trials_of(study), plan)
-    trials = trials_of(study)
-    proposals: list[FrozenTrial] = []
-    previous_answers: tuple[int | None, ...] = ()
-    for past in range(stage):
-        answers = choice_of_stage[past].answers
-        candidates = candidates_among(trials, settings, past)
-        if len(answers) > len(previous_answers):
-            reached = float(settings.plan.states(answers)[-1].utility)
-            for index, trial in enumerate(candidates):
-                proposals.append(_as_answered(trial, outcome_of(index, answers[-1], reached)))
-        previous_answers = answers
-    return proposals
-
-
-def outcome_of(index: int, answer: int | None, reached: float) -> float | None:
-    """A candidate's value in the proposer's eyes, a function of the private answer."""
-    if answer is None or index < answer:
-        return 0.0
-    return reached if index == answer else None
-
-
-def _as_answered(trial: FrozenTrial, value: float | None) -> FrozenTrial:
-    draw = trial.system_attrs.get(DRAW_KEY)
-    if draw is None:  # Passing over it would tell the proposer what the objective did.
-        raise PlanError(f"Trial {trial.number} has ended without asking for its parameters.")
-    space = {name: json_to_distribution(text) for name, text in draw["space"].items()}
-    remembered = trial.system_attrs.get(PROPOSER_KEY)
-    return optuna.trial.create_trial(
-        state=TrialState.FAIL if value is None else TrialState.COMPLETE,
-        value=value,
-        params={name: d.to_external_repr(draw["internal"][name]) for name, d in space.items()},
-        distributions=space,
-        system_attrs={} if remembered is None else {PROPOSER_KEY: remembered},
-    )
+        )

@@ -43,7 +43,7 @@ trial is shown as pruned, but it was not pruned."""
 
 
 def curators_note(study: Study) -> str:
-    """Returns what a private study's page says, in Markdown. **For the curator only.**
+    """Returns what a private study's page says, in Markdown, for the curator only.
 
     Raises:
         PlanError: If the study has no plan, or what a run costs is not recorded.
@@ -97,7 +97,7 @@ The plots are on the study's first page, under the history.
 
 
 def published_note(release: Release) -> str:
-    """Returns what a published study's page says, in Markdown. **Public.**"""
+    """Returns what a published study's page says, in Markdown, for everybody."""
     has_score = release.value is not None or "values" in release.attributes
     pruned = release.params is not None and not has_score
     return _PUBLIC.format(pruned=_PRUNED if pruned else "") + release.statement()

@@ -276,10 +276,10 @@ class VotePlan(Record):
         return Guarantee(repeated(self.event, count), self.adjacency)
 
     @classmethod
-    def refusal(cls, data: Any, why: str, fix: str = "") -> InvalidArgumentError:
+    def refusal(cls, data: Any, reason: str, fix: str = "") -> InvalidArgumentError:
         """Returns the error for a record that is not one of a plan."""
         return InvalidArgumentError(
-            "data", data, f"it must be what VotePlan.to_json returned ({why})", fix
+            "data", data, f"it must be what VotePlan.to_json returned ({reason})", fix
         )
 
 
@@ -299,9 +299,9 @@ def repeated(event: dp_event.DpEvent, count: int) -> dp_event.DpEvent:
 def checked_adjacency(value: Any) -> str:
     """Returns the adjacency; refuses adding and removing, with the reason."""
     if value not in ADJACENCIES:
-        why = _WHY_NOT_ADD_OR_REMOVE if value == "add_or_remove_one" else ""
+        advice = _WHY_NOT_ADD_OR_REMOVE if value == "add_or_remove_one" else ""
         requirement = f"it must be one of {', '.join(ADJACENCIES)}"
-        raise InvalidArgumentError("adjacency", value, requirement, why)
+        raise InvalidArgumentError("adjacency", value, requirement, advice)
     return str(value)
 
 

@@ -90,9 +90,9 @@ def poisson_draws(rate: Fraction, size: int, random_bytes: RandomBytes) -> IntAr
     words = np.frombuffer(random_bytes(8 * size), dtype=np.uint64)
     result = np.searchsorted(table, words, side="right").astype(np.int64)
     # The table's entries are within one of the truth: a word that near has not decided.
-    above = table[np.minimum(result, table.size - 1)]
-    below = table[np.maximum(result - 1, 0)]
-    unclear = (_distance(words, above) <= 1) | (_distance(words, below) <= 1)
+    upper_entries = table[np.minimum(result, table.size - 1)]
+    lower_entries = table[np.maximum(result - 1, 0)]
+    unclear = (_distance(words, upper_entries) <= 1) | (_distance(words, lower_entries) <= 1)
     unclear |= (result == table.size) | (words >= np.uint64(_TOP - 1))
     for i in np.flatnonzero(unclear):
         result[i] = _settle(rate, int(words[i]), random_bytes)

@@ -278,7 +278,7 @@ def test_vertices_are_densities_at_the_bounds() -> None:
 
 
 @pytest.mark.parametrize("policy", ["history", "data"])
-def test_without_room_for_a_policy_it_is_the_plain_attack(policy) -> None:
+def test_without_freedom_for_a_policy_it_is_the_plain_attack(policy) -> None:
     pair = attainable_pairs(events.gaussian(4.0))[0]
     attack = strongest_policy_attack(pair, Geometric(10), (1.0, 1.0), DELTA, policy)
     plain = strongest_attack(pair, Geometric(10), DELTA)

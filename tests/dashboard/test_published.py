@@ -47,10 +47,7 @@ class Told(odp.DPHyPOSampler):
 
     def __init__(self, runs: int, **settings: Any) -> None:
         super().__init__(**settings)
-        self.runs = runs
-
-    def _draw_slots(self, bits: Any) -> int:
-        return self.runs
+        self.strategy.number_of_slots = lambda bits: runs  # type: ignore[method-assign]
 
 
 @pytest.mark.parametrize("kind", PLOTS)

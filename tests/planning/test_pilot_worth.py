@@ -23,7 +23,7 @@ def test_twice_the_pilots_at_that_noise_are_as_good_as_these(increase: float) ->
     assert twice.pilot.noise_multiplier == pytest.approx(plan.pilot.noise_multiplier, rel=0.1)
 
 
-def test_half_of_the_budget_leaves_no_room_for_twice_the_pilots() -> None:
+def test_half_of_the_budget_cannot_pay_for_twice_the_pilots() -> None:
     assert math.isinf(noise_of_twice(odp.plan_budget(**PUBLIC, pilots=4, noise_increase=1.5)))
 
 

@@ -37,7 +37,7 @@ SAMPLERS: dict[str, Callable[[], Any]] = {
 
 def kept_by(sampler: Any) -> int:
     """How many trials a sampler has under way in this process."""
-    return sum(map(len, sampler.under_way.known.values()))
+    return sum(map(len, sampler.under_way.entries_by_storage.values()))
 
 
 def live(study: optuna.Study, rng: random.Random) -> list[float]:

@@ -270,11 +270,12 @@ def test_a_trial_object_made_anew_keeps_the_plan_and_its_slot() -> None:
 
 
 def test_a_leader_that_cannot_draw_a_plan_leaves_nobody_waiting() -> None:
-    class Broken(odp.RandTuneSampler):
-        def _draw_slots(self, bits: Any) -> int:
-            raise RuntimeError("no entropy")
+    def broken(bits: Any) -> int:
+        raise RuntimeError("no entropy")
 
-    study = study_of(Broken(trials=odp.Geometric(mean=5)))
+    sampler = odp.RandTuneSampler(trials=odp.Geometric(mean=5))
+    sampler.strategy.number_of_slots = broken  # type: ignore[method-assign]
+    study = study_of(sampler)
     # Whichever of the threads ends first: those that waited for the plan say that there is none.
     with pytest.raises((RuntimeError, PlanError), match=r"no entropy|no run can begin"):
         study.optimize(objective, n_jobs=3)

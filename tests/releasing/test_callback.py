@@ -225,9 +225,7 @@ def test_it_stops_the_study_by_itself() -> None:
     study = study_of(sampler)
     callback = odp.PrivacyCallback(RUN)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(
-            "optuna_dp.protocol.slots.SlotSampler.stop", staticmethod(lambda study: None)
-        )
+        patch.setattr("optuna_dp.protocol.slot_strategy.Slot.stop_loop", lambda slot: None)
         study.optimize(objective, n_trials=50, callbacks=[callback])
     assert len(study.trials) == 5
 

@@ -119,18 +119,19 @@ def jump_by(months: int) -> None:
             module.datetime = Jumped  # type: ignore[attr-defined]
 
 
-def fill_disk(file: Path, room: int) -> None:
+def fill_disk(file: Path, free_bytes: int) -> None:
     """Lets files of this process grow by so many bytes, and a database by so many pages."""
-    resource.setrlimit(resource.RLIMIT_FSIZE, (file.stat().st_size + room, resource.RLIM_INFINITY))
+    limits = (file.stat().st_size + free_bytes, resource.RLIM_INFINITY)
+    resource.setrlimit(resource.RLIMIT_FSIZE, limits)
 
     def limit(connection: Any, _: Any) -> None:
         (pages,) = connection.execute("PRAGMA page_count").fetchone()
-        connection.execute(f"PRAGMA max_page_count = {pages + room // 4096}")
+        connection.execute(f"PRAGMA max_page_count = {pages + free_bytes // 4096}")
 
     sqlalchemy.event.listen(sqlalchemy.engine.Engine, "connect", limit)
 
 
-def worker(url: str, name: str, sampler: str, fault: Fault, diary: Path, room: int) -> None:
+def worker(url: str, name: str, sampler: str, fault: Fault, diary: Path, free_bytes: int) -> None:
     """Works at a study until it ends or a fault ends the worker. Never returns."""
     sink = os.open(os.devnull, os.O_WRONLY)
     os.dup2(sink, 1)
@@ -143,7 +144,7 @@ def worker(url: str, name: str, sampler: str, fault: Fault, diary: Path, room: i
     try:
         if fault.kind == "full disk":
             # Notes are on the same disk: what is written there must stay possible.
-            fill_disk(fault.file, room)
+            fill_disk(fault.file, free_bytes)
         storage = open_storage(url)
         make_mortal(storage, fault, lambda text: None)
         study = optuna.load_study(study_name=name, storage=storage, sampler=SAMPLERS[sampler](LAW))
@@ -218,7 +219,7 @@ def live_through(seed: int, counts: Counts) -> None:
             # A full disk or a deleted file of a server is the server's, not the worker's.
             pair = [f if kind != "grpc" or f in ("none", "kill", "gone") else "kill" for f in pair]
             step, before = rng.randint(1, rng.choice((8, 30, 80))), rng.random() < 0.5
-            room = rng.randint(0, 12_000)
+            free_bytes = rng.randint(0, 12_000)
             pids = [
                 forked(
                     worker,
@@ -227,7 +228,7 @@ def live_through(seed: int, counts: Counts) -> None:
                     sampler,
                     Fault(step + 7 * i, before, kind=fault, file=file),
                     diary,
-                    room,
+                    free_bytes,
                 )
                 for i, fault in enumerate(pair)
             ]

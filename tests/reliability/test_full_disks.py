@@ -221,15 +221,15 @@ def test_a_finished_study_on_a_read_only_file_is_released_without_a_mark(tmp_pat
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("room", range(200, 5000, 600))
-def test_a_full_disk_costs_no_study_on_a_journal(room: int, tmp_path: Path) -> None:
+@pytest.mark.parametrize("free_bytes", range(200, 5000, 600))
+def test_a_full_disk_costs_no_study_on_a_journal(free_bytes: int, tmp_path: Path) -> None:
     path, calls = tmp_path / "tuning.log", tmp_path / "calls"
     optuna.create_study(
         study_name="s",
         storage=JournalStorage(JournalFileBackend(str(path))),
         direction="maximize",
     )
-    limit = path.stat().st_size + room
+    limit = path.stat().st_size + free_bytes
     for _ in range(2):  # It is the second start on a full disk that tears a line in the middle.
         ended = work(str(path), calls, limit)
         assert ended.returncode != 0

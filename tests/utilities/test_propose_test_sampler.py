@@ -183,7 +183,7 @@ class Recording(RandomSampler):
 
 
 def _leaky(scale: float) -> Callable[[optuna.Trial], float]:
-    """An objective that leaves its utility wherever a trial has room for it."""
+    """An objective that leaves its utility wherever a trial has a place for it."""
 
     def objective(trial: optuna.Trial) -> float:
         value = scale * height(trial) + 1e-3
@@ -231,7 +231,7 @@ def test_no_utility_reaches_the_proposer(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_what_a_proposer_is_told() -> None:
-    from optuna_dp.utilities.propose_test_sampler import outcome_of
+    from optuna_dp.utilities.proposed_candidates import outcome_of
 
     assert [outcome_of(i, 2, 0.3) for i in range(4)] == [0.0, 0.0, 0.3, None]
     assert [outcome_of(i, None, 0.3) for i in range(3)] == [0.0] * 3

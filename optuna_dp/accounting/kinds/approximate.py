@@ -109,21 +109,23 @@ def _repeated_response(epsilon: float, delta: float, count: int) -> DominatingPa
     Kairouz, Oh & Viswanath, arXiv 1311.0776v4: randomised response dominates each, so the loss
     is a binomial number of +epsilon less the rest, unless some mechanism showed the data.
     """
-    shown = -math.expm1(count * math.log1p(-delta))
+    infinite_mass = -math.expm1(count * math.log1p(-delta))
     if count == 1 or epsilon == 0.0:
-        return randomized_response(epsilon, shown)
-    up = np.arange(count + 1)
-    losses = (2.0 * up - count) * epsilon
-    mass = (1.0 - shown) * binom.pmf(up, count, 1.0 / (1.0 + math.exp(-epsilon)))
-    return without_extremes(losses, mass, mass[::-1], shown)
+        return randomized_response(epsilon, infinite_mass)
+    positive_counts = np.arange(count + 1)
+    losses = (2.0 * positive_counts - count) * epsilon
+    mass = (1.0 - infinite_mass) * binom.pmf(
+        positive_counts, count, 1.0 / (1.0 + math.exp(-epsilon))
+    )
+    return without_extremes(losses, mass, mass[::-1], infinite_mass)
 
 
-def without_extremes(losses: Any, mass: Any, prime: Any, shown: float) -> DominatingPair:
+def without_extremes(losses: Any, mass: Any, prime: Any, infinite_mass: float) -> DominatingPair:
     """A pair of these atoms; losses too large for floats count as infinite, which claims less."""
-    keep = np.abs(losses) <= LARGEST_EPSILON
+    is_finite = np.abs(losses) <= LARGEST_EPSILON
     return DominatingPair(
-        losses[keep],
-        mass[keep],
-        min(shown + float(mass[~keep].sum()), 1.0),
-        min(shown + float(prime[~keep].sum()), 1.0),
+        losses[is_finite],
+        mass[is_finite],
+        min(infinite_mass + float(mass[~is_finite].sum()), 1.0),
+        min(infinite_mass + float(prime[~is_finite].sum()), 1.0),
     )

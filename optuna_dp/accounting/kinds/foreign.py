@@ -322,7 +322,7 @@ class RandomisedResponse(ForeignEvent):
     def pair(self, relation: str, pair_of: Callable[[Any, str], DominatingPair]) -> DominatingPair:
         """See :class:`EventKind`; dp-accounting counts repeated ones once."""
         # Lazy: no event of this package is one.
-        from optuna_dp.accounting.k_ary_response import k_ary_response
+        from optuna_dp.accounting.kinds.k_ary_response import k_ary_response
 
         return k_ary_response(self.event.noise_parameter, self.event.num_buckets)
 

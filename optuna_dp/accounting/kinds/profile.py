@@ -68,16 +68,18 @@ class ProfileDpEvent(OwnEvent):
     def __attrs_post_init__(self) -> None:
         for name in ("epsilons", "deltas", "reverse_deltas"):
             object.__setattr__(self, name, _numbers(name, getattr(self, name)))
-        at = np.array(self.epsilons)
-        _check_ascending("epsilons", at)
+        epsilons = np.array(self.epsilons)
+        _check_ascending("epsilons", epsilons)
         for name in ("deltas", "reverse_deltas")[: 2 if self.reverse_deltas else 1]:
-            _check_curve(name, getattr(self, name), at, np.expm1)
+            _check_curve(name, getattr(self, name), epsilons, np.expm1)
 
     def words(self, of: Callable[[Any], str]) -> str:
         """See :class:`OwnEvent`."""
         last_delta = max(self._last)
-        ends = f"delta at most {last_delta:.3g} from epsilon {self.epsilons[-1]:.3g} on"
-        return f"a mechanism with a given privacy profile ({len(self.epsilons)} points, {ends})"
+        last_point = f"delta at most {last_delta:.3g} from epsilon {self.epsilons[-1]:.3g} on"
+        return (
+            f"a mechanism with a given privacy profile ({len(self.epsilons)} points, {last_point})"
+        )
 
     def not_private(self) -> str | None:
         """See :class:`OwnEvent`."""
@@ -130,8 +132,10 @@ def from_profile(
     if len(event.epsilons) <= MOST_POINTS:
         return event
     points, forward, reverse = (np.array(v) for v in attr.astuple(event))
-    keep = _evenly(np.maximum(forward, reverse) if reverse.size else forward)
-    return ProfileDpEvent(points[keep], forward[keep], reverse[keep] if reverse.size else ())
+    indices = _evenly(np.maximum(forward, reverse) if reverse.size else forward)
+    return ProfileDpEvent(
+        points[indices], forward[indices], reverse[indices] if reverse.size else ()
+    )
 
 
 def from_pld(pld: Any, *, applications: int = 1_000_000) -> ProfileDpEvent:
@@ -173,10 +177,10 @@ def from_pld(pld: Any, *, applications: int = 1_000_000) -> ProfileDpEvent:
     slack = plds.fft_slack(validation.whole("applications", applications, 1))
     pair = plds.pair_of_pld(pld, slack)
     losses = np.abs(pair.losses)
-    at = np.union1d([0.0], losses[losses <= LARGEST_EPSILON])
+    epsilons = np.union1d([0.0], losses[losses <= LARGEST_EPSILON])
     # Their first point is the same up to rounding.
-    forward, reverse = (np.minimum.accumulate(p.delta(at)) for p in (pair, pair.reversed()))
-    return from_profile(at, forward, reverse_deltas=reverse)
+    forward, reverse = (np.minimum.accumulate(p.delta(epsilons)) for p in (pair, pair.reversed()))
+    return from_profile(epsilons, forward, reverse_deltas=reverse)
 
 
 def from_trade_off(alphas: npt.ArrayLike, betas: npt.ArrayLike) -> ProfileDpEvent:
@@ -228,46 +232,46 @@ def from_trade_off(alphas: npt.ArrayLike, betas: npt.ArrayLike) -> ProfileDpEven
     ratio = max((y[x > 0.0] / x[x > 0.0]).max(initial=1.0) for y, x in tests)
     points = np.linspace(0.0, min(max(math.log(ratio), 1e-9), LARGEST_EPSILON), _READ)
     t, profiles = np.exp(points), np.zeros((2, points.size))
-    for deltas, (right, wrong) in zip(profiles, tests, strict=True):
-        for y, x in zip(right, wrong, strict=True):
+    for deltas, (true_positive, false_positive) in zip(profiles, tests, strict=True):
+        for y, x in zip(true_positive, false_positive, strict=True):
             np.maximum(deltas, y - t * x, out=deltas)
     forward, reverse = np.minimum(profiles + _ROUNDING, 1.0)
     return from_profile(points, forward, reverse_deltas=reverse)
 
 
-def _check_ascending(name: str, at: FloatArray) -> None:
-    if at.size == 0:
+def _check_ascending(name: str, points: FloatArray) -> None:
+    if points.size == 0:
         raise InvalidArgumentError(name, (), "it must not be empty")
-    if np.any(falls := np.diff(at) <= 0.0):
+    if np.any(falls := np.diff(points) <= 0.0):
         i = int(np.argmax(falls)) + 1
-        raise InvalidArgumentError(f"{name}[{i}]", float(at[i]), "they must ascend")
+        raise InvalidArgumentError(f"{name}[{i}]", float(points[i]), "they must ascend")
 
 
 def _check_curve(
-    name: str, values: Any, at: FloatArray, grown: Callable[[FloatArray], FloatArray]
+    name: str, values: Any, points: FloatArray, grown: Callable[[FloatArray], FloatArray]
 ) -> None:
     """Refuses what is no probability, grows, or is not convex.
 
     Args:
         name: Of the argument.
         values: Shape (n,).
-        at: Shape (n,), ascending.
-        grown: ``expm1`` for what is convex in e^at, else the identity.
+        points: Shape (n,), ascending.
+        grown: ``expm1`` for what is convex in e^point, else the identity.
     """
     y = np.asarray(values, dtype=np.float64)
-    if y.shape != at.shape:
-        raise InvalidArgumentError(name, len(y), f"it must have as many points, {at.size}")
+    if y.shape != points.shape:
+        raise InvalidArgumentError(name, len(y), f"it must have as many points, {points.size}")
 
-    def refuse(bad: Any, offset: int, allowed: str, fix: str = "") -> None:
-        if np.any(bad):
-            i = int(np.argmax(bad)) + offset
+    def refuse(is_wrong: Any, offset: int, allowed: str, fix: str = "") -> None:
+        if np.any(is_wrong):
+            i = int(np.argmax(is_wrong)) + offset
             raise InvalidArgumentError(f"{name}[{i}]", float(y[i]), allowed, fix)
 
     refuse(y > 1.0, 0, "it must be at most 1")
     refuse(np.diff(y) > 0.0, 1, "it must not be larger than the one before")
     if y.size > 2:
         with np.errstate(over="ignore", invalid="ignore"):  # Points that far apart say nothing.
-            part = grown(at[1:-1] - at[:-2]) / grown(at[2:] - at[:-2])
+            part = grown(points[1:-1] - points[:-2]) / grown(points[2:] - points[:-2])
         line = y[:-2] + part * (y[2:] - y[:-2])
         refuse(
             y[1:-1] > line * (1.0 + _RELATIVE) + _ABSOLUTE,

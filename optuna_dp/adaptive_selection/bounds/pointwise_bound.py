@@ -162,16 +162,16 @@ class PointwiseProfile:
             self._set(np.zeros(1), np.zeros(1))
             return
         # A pair without finite losses other than zero is at home on any scale.
-        spread = math.sqrt(float(np.sum(pair.mass * pair.losses**2))) or 1.0
+        deviation = math.sqrt(float(np.sum(pair.mass * pair.losses**2))) or 1.0
         # V bends on the scale of the losses, and of 1 as a function of log t.
-        scale = min(spread, _LARGEST_SCALE)
-        left = right = 8.0 * scale + 4.0 * (spread - scale)
+        scale = min(deviation, _LARGEST_SCALE)
+        left = right = 8.0 * scale + 4.0 * (deviation - scale)
         # Beyond the grid Phi is bounded by its last value: find out, coarsely, where it stops
         # falling.
         for _ in range(_MAX_EXTENSIONS):
             coarse = self._phi(scale / 4.0, left, right, 1)
-            end, before = coarse[1][[-1, -1 - coarse[0].size // 16]]
-            if end <= 1e-13 or end > 0.999 * before:
+            last_value, earlier_value = coarse[1][[-1, -1 - coarse[0].size // 16]]
+            if last_value <= 1e-13 or last_value > 0.999 * earlier_value:
                 break
             left *= 1.6
         self._set(*self._phi(scale / points_per_spread, left, right, cells))
@@ -224,28 +224,28 @@ class PointwiseProfile:
         Chords of a convex function between the grid points; constant beyond the last, since Phi
         does not increase.
         """
-        at = np.asarray(t, dtype=np.float64)
-        return np.asarray(np.interp(at, self._knots, self._heights), dtype=np.float64)
+        points = np.asarray(t, dtype=np.float64)
+        return np.asarray(np.interp(points, self._knots, self._heights), dtype=np.float64)
 
     def delta(self, epsilons: npt.ArrayLike) -> FloatArray:
         """Returns the bound on delta at each epsilon (any real number; same shape)."""
         eps = np.asarray(epsilons, dtype=np.float64)
         if np.any(np.isnan(eps)):
             raise InvalidArgumentError("epsilons", epsilons, "they must not be NaN")
-        flat = np.clip(eps.reshape(-1), -1e4, self._farthest)
+        flat_eps = np.clip(eps.reshape(-1), -1e4, self._farthest)
         pair = self._pair
-        out = np.empty(flat.size)
+        deltas = np.empty(flat_eps.size)
         chunk = max(1, 2_000_000 // max(1, pair.losses.size))
-        for start in range(0, flat.size, chunk):
-            gap = flat[start : start + chunk, None] - pair.losses[None, :]
-            out[start : start + chunk] = self.phi(np.exp(np.minimum(gap, 700.0))) @ pair.mass
+        for start in range(0, flat_eps.size, chunk):
+            gap = flat_eps[start : start + chunk, None] - pair.losses[None, :]
+            deltas[start : start + chunk] = self.phi(np.exp(np.minimum(gap, 700.0))) @ pair.mass
         # A pair is normalised up to rounding; O-mass that is missing counts as infinite loss.
-        out += max(0.0, 1.0 - pair.infinite_mass - float(pair.mass.sum())) * self._heights[0]
-        out += self._hit + self.missing + self._none * -np.expm1(np.minimum(flat, 0.0))
+        deltas += max(0.0, 1.0 - pair.infinite_mass - float(pair.mass.sum())) * self._heights[0]
+        deltas += self._hit + self.missing + self._none * -np.expm1(np.minimum(flat_eps, 0.0))
         if self._plain is not None:
-            late = (1.0 + np.exp(np.minimum(flat, 700.0))) * self._late
-            out = np.minimum(out, self._plain.delta(flat) + late)
-        return np.clip(out * (1.0 + SLACK), 0.0, 1.0).reshape(eps.shape)
+            late = (1.0 + np.exp(np.minimum(flat_eps, 700.0))) * self._late
+            deltas = np.minimum(deltas, self._plain.delta(flat_eps) + late)
+        return np.clip(deltas * (1.0 + SLACK), 0.0, 1.0).reshape(eps.shape)
 
     def epsilon(self, delta: float) -> float:
         """Returns an epsilon >= 0 with ``delta(epsilon) <= delta``; ``inf`` if there is none."""
@@ -366,14 +366,14 @@ def recursion(
     def won(v2: Values, slot: int) -> Values:
         """max(C V2, c V2): the density of the run that puts out y, at its worst."""
         c, big_c = bounds if slot > startup else (1.0, 1.0)
-        inner = np.maximum(big_c * v2.inner, c * v2.inner)
-        return Values(inner, c * v2.left, big_c * v2.right)
+        inner_values = np.maximum(big_c * v2.inner, c * v2.inner)
+        return Values(inner_values, c * v2.left, big_c * v2.right)
 
     # a - b, widened by the rounding of the probabilities of T that multiply it.
     grid, cells = later.grid, later.keep_right.size
-    up, down = 1.0 + _PMF_ROUNDING, 1.0 - _PMF_ROUNDING
-    inner = np.broadcast_to(up - down * grid.t, (cells, grid.size))
-    unit = Values(inner, np.full(cells, -down), np.full(cells, up))
+    rounded_up, rounded_down = 1.0 + _PMF_ROUNDING, 1.0 - _PMF_ROUNDING
+    unit_values = np.broadcast_to(rounded_up - rounded_down * grid.t, (cells, grid.size))
+    unit = Values(unit_values, np.full(cells, -rounded_down), np.full(cells, rounded_up))
     v2, weight = unit, float(law.pmf[-1])
     if law.high > 0.0:
         v2 = solve_stationary(later, unit, law.low, law.high)

@@ -86,11 +86,13 @@ class LossGrid:
 
     def __init__(self, pair: DominatingPair, spacing: float, left: float, right: float) -> None:
         losses, mass = pair.losses, pair.mass
-        above = np.cumsum(mass[::-1])[::-1]
-        below = np.cumsum(mass)
+        mass_above = np.cumsum(mass[::-1])[::-1]
+        mass_below = np.cumsum(mass)
         # First and last atoms that are not in a negligible tail.
-        last_atom = int(np.flatnonzero(above > min(_NEGLIGIBLE_MASS, 0.5 * above[0]))[-1])
-        first_atom = int(np.argmax(below > min(_NEGLIGIBLE_MASS, 0.5 * below[-1])))
+        last_atom = int(
+            np.flatnonzero(mass_above > min(_NEGLIGIBLE_MASS, 0.5 * mass_above[0]))[-1]
+        )
+        first_atom = int(np.argmax(mass_below > min(_NEGLIGIBLE_MASS, 0.5 * mass_below[-1])))
         low, high = float(losses[first_atom]), float(losses[last_atom])
         left, right = min(left, _FARTHEST_STATE), min(right, _FARTHEST_STATE)
         # Padding reaches from 0 to the farthest tap, so that counts as well as their range.
@@ -130,15 +132,15 @@ def _split(pair: DominatingPair, h: float, low: int, high: int) -> tuple[FloatAr
     losses = np.maximum(pair.losses, low * h)
     tap = np.clip(np.floor(losses / h + 1e-9).astype(np.int64), low, high)
     offset = np.maximum(losses - tap * h, 0.0)
-    inside = tap < high
+    is_inside = tap < high
     # Shares that keep O-mass and O'-mass: to the tap above, or beyond the last tap to infinity.
     rise = -np.expm1(-offset)
-    share = np.where(inside, np.minimum(rise / -np.expm1(-h), 1.0), rise)
+    share = np.where(is_inside, np.minimum(rise / -np.expm1(-h), 1.0), rise)
     moved_mass = pair.mass * share
     mass = np.zeros(high - low + 1)
     np.add.at(mass, tap - low, pair.mass - moved_mass)
-    np.add.at(mass, tap[inside] - low + 1, moved_mass[inside])
-    infinite = float(moved_mass[~inside].sum())
+    np.add.at(mass, tap[is_inside] - low + 1, moved_mass[is_inside])
+    infinite = float(moved_mass[~is_inside].sum())
     # A pair is normalised up to rounding; O-mass that is missing counts as infinite loss.
     deficit = max(0.0, 1.0 - pair.infinite_mass - infinite - float(mass.sum()))
     return mass, infinite + deficit

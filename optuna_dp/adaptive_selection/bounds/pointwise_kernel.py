@@ -125,13 +125,13 @@ class CellKernels:
         c, big_c = bounds
         self.grid = grid
         # O-mass above each tap, from the highest one down, and O-mass below, from the lowest up.
-        above = grid.infinite_mass + np.cumsum(grid.mass[::-1])
-        self._above: FloatArray = np.concatenate([[0.0, grid.infinite_mass], above])
-        below = np.concatenate([[0.0], np.cumsum(grid.mass)])
-        self.finite_mass = float(above[-1])
+        mass_above = grid.infinite_mass + np.cumsum(grid.mass[::-1])
+        self._above: FloatArray = np.concatenate([[0.0, grid.infinite_mass], mass_above])
+        mass_below = np.concatenate([[0.0], np.cumsum(grid.mass)])
+        self.finite_mass = float(mass_above[-1])
         #: More than the rounding of these sums, and of what is made of them.
         self._rounding = 2.0 * (grid.mass.size + 64) * _EPS + SLACK
-        self._below: FloatArray = below * (1.0 - self._rounding)
+        self._below: FloatArray = mass_below * (1.0 - self._rounding)
         # Without freedom (c = C = 1) lo and hi are straight: one step, from 1 to 0.
         bends = (1.0, 0.0)
         if big_c > c:
@@ -162,60 +162,60 @@ class CellKernels:
         u_low, u_high, p_low, p_high = low[:, :3], high[:, :3], low[:, 3], high[:, 3]
         w_low, w_high = self.finite_mass - u_high, self.finite_mass - u_low + 2.0 * _EPS
         # Among the highest losses: all that the box can keep, less what p >= p_low takes back.
-        too_much = w_high @ self.a - (self.finite_mass - p_low) - 16.0 * _EPS
+        surplus = w_high @ self.a - (self.finite_mass - p_low) - 16.0 * _EPS
         retained = np.minimum(w_high[:, :, None], self._above).transpose(0, 2, 1) @ g
-        top = retained - self.taken_back(too_much, g, w_low, w_high, self._above)
+        top = retained - self.taken_back(surplus, g, w_low, w_high, self._above)
         # Among the lowest losses: what the box must keep, and what p <= p_high adds.
-        too_much = u_high @ self.a - p_high - 16.0 * _EPS
+        surplus = u_high @ self.a - p_high - 16.0 * _EPS
         retained = np.maximum(self._below - u_high[:, :, None], 0.0).transpose(0, 2, 1) @ h
-        bottom = retained + self.taken_back(too_much, h, u_low, u_high, self._below)
-        up, down = 1.0 + self._rounding, 1.0 - self._rounding
+        bottom = retained + self.taken_back(surplus, h, u_low, u_high, self._below)
+        rounded_up, rounded_down = 1.0 + self._rounding, 1.0 - self._rounding
         increments = np.diff(top, axis=1) + 4.0 * _EPS
         return Kernel(
             self.grid,
-            np.clip(increments[:, :0:-1], 0.0, self.grid.mass) * up,
-            np.clip(np.diff(bottom, axis=1), 0.0, self.grid.mass) * down,
-            np.clip(increments[:, 0], 0.0, self.grid.infinite_mass) * up,
+            np.clip(increments[:, :0:-1], 0.0, self.grid.mass) * rounded_up,
+            np.clip(np.diff(bottom, axis=1), 0.0, self.grid.mass) * rounded_down,
+            np.clip(increments[:, 0], 0.0, self.grid.infinite_mass) * rounded_up,
         )
 
     def taken_back(
         self,
-        too_much: FloatArray,
+        surplus: FloatArray,
         rises: FloatArray,
         low: FloatArray,
         high: FloatArray,
-        at: FloatArray,
+        masses: FloatArray,
     ) -> FloatArray:
-        """Returns the least that must change up to ``at`` if sum a_i high_i falls by ``too_much``.
+        """Returns the least change below each mass if sum a_i high_i falls by ``surplus``.
 
-        What lies beyond ``at`` falls at no cost, then the cheapest steps do: a knapsack.
+        What lies above such a mass falls at no cost, then the cheapest steps do: a knapsack.
 
         An example with two steps: a = (0.5, 0.5), rises (0.2, 0.6), both steps from 0.5 down to
-        0.1 at least, at = 0.4, too_much = 0.15. (1) Beyond 0.4 each step falls by 0.1 at no cost.
-        That is 0.5 * 0.1 + 0.5 * 0.1 = 0.1 of the sum; 0.05 is left. (2) Up to 0.4 each step has
-        room for 0.3. A unit of the sum costs 0.2 / 0.5 = 0.4 in the first step and 1.2 in the
-        second. So the first one takes it all: it falls by another 0.1, and 0.4 * 0.05 = 0.02 is
-        the least change.
+        0.1 at least, a mass of 0.4, surplus 0.15. (1) Above 0.4 each step falls by 0.1 at no cost.
+        That is 0.5 * 0.1 + 0.5 * 0.1 = 0.1 of the sum; 0.05 is left. (2) Below 0.4 each step can
+        fall by another 0.3. A unit of the sum costs 0.2 / 0.5 = 0.4 in the first step and 1.2 in
+        the second. So the first one takes it all: it falls by another 0.1, and 0.4 * 0.05 = 0.02
+        is the least change.
 
         Args:
-            too_much: Shape (cells,); nothing is taken back where it is negative.
+            surplus: Shape (cells,); nothing is taken back where it is negative.
             rises: g or h.
             low: How far each step may fall, shape (cells, 3).
             high: From where.
-            at: O-masses, shape (taps,).
+            masses: O-masses, shape (taps,).
         """
         low, high, remainder = (
             low[:, :, None],
             high[:, :, None],
-            np.maximum(too_much, 0.0)[:, None],
+            np.maximum(surplus, 0.0)[:, None],
         )
-        beyond = np.maximum(high - np.maximum(low, at), 0.0)
-        remainder = np.maximum(remainder - np.einsum("i,pij->pj", self.a, beyond), 0.0)
-        room = np.maximum(np.minimum(high, at) - low, 0.0)
+        free_decrease = np.maximum(high - np.maximum(low, masses), 0.0)
+        remainder = np.maximum(remainder - np.einsum("i,pij->pj", self.a, free_decrease), 0.0)
+        priced_decrease = np.maximum(np.minimum(high, masses) - low, 0.0)
         cost: FloatArray = np.zeros_like(remainder)
         steps = np.flatnonzero(self.a)
         for i in steps[np.argsort(rises[steps] / self.a[steps])]:
-            decrease = np.minimum(self.a[i] * room[:, i], remainder)
+            decrease = np.minimum(self.a[i] * priced_decrease[:, i], remainder)
             cost += rises[i] / self.a[i] * decrease
             remainder = remainder - decrease
         return cost

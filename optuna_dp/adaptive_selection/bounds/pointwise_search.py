@@ -100,10 +100,10 @@ def search(
         cells: How many cells may be evaluated.
     """
     cover = axis.everything()
-    values, spent = evaluate(cover), cover.low.shape[0]
+    values, evaluated = evaluate(cover), cover.low.shape[0]
     sizes = np.append(np.maximum(kernels.g, kernels.h), _WEIGHT_OF_P)
     share_of = _Shares(kernels.grid)
-    while spent < cells:
+    while evaluated < cells:
         share = share_of(values)
         widest = np.argsort(-share, kind="stable")[:_BATCH]
         widest = widest[share[widest] > _LEAST_SHARE * share.max()]
@@ -115,7 +115,7 @@ def search(
         new_values = evaluate(halves)
         # What holds for a cell holds for its halves.
         np.minimum(new_values.inner, values.inner[of], out=new_values.inner)
-        spent += of.size
+        evaluated += of.size
         unsplit = np.ones(share.size, dtype=bool)
         unsplit[widest] = False
         cover, values = cover.take(unsplit).joined(halves), values.take(unsplit).joined(new_values)
@@ -156,16 +156,18 @@ class _Shares:
     def __call__(self, values: Values) -> FloatArray:
         """Returns the share of each cell."""
         phi = np.maximum(values.inner.max(axis=0), 0.0)
-        largest = values.inner.argmax(axis=0)
+        largest_cells = values.inner.argmax(axis=0)
         deltas = phi[self._states] @ self._mass
         shares = np.zeros(values.right.size)
         for aim in _AIMS:
             # The last epsilon whose delta is above the aim: beyond it there may be nothing at all.
             # It may be the last one of all: wide cells say little.
-            below = deltas <= aim
-            position = max(int(np.argmax(below)) - 1, 0) if below.any() else below.size - 1
-            at = self._states[position]
-            parts = self._mass * phi[at]
+            is_below = deltas <= aim
+            position = (
+                max(int(np.argmax(is_below)) - 1, 0) if is_below.any() else is_below.size - 1
+            )
+            state = self._states[position]
+            parts = self._mass * phi[state]
             if (total := float(parts.sum())) > 0.0:
-                shares += np.bincount(largest[at], parts / total, shares.size)
+                shares += np.bincount(largest_cells[state], parts / total, shares.size)
         return shares

@@ -55,14 +55,14 @@ def _made_sound(kernel: Kernel, source: Values, values: Values, low: float, high
     excess = np.maximum(step.inner - values.inner, 0.0)
     # Far left V grows like t, and so does its rounding: measure it there in units of t.
     scale = (1.0 + 1e-6) / (1.0 - high)
-    flat = np.maximum(excess[:, g.t <= 1.0].max(axis=1), step.right - values.right)
-    steep = (excess / g.t)[:, g.t > 1.0].max(axis=1, initial=0.0)
-    steep = np.maximum(steep, step.left - values.left)
-    flat, steep = np.maximum(flat, 0.0) * scale, np.maximum(steep, 0.0) * scale
+    constant = np.maximum(excess[:, g.t <= 1.0].max(axis=1), step.right - values.right)
+    slope = (excess / g.t)[:, g.t > 1.0].max(axis=1, initial=0.0)
+    slope = np.maximum(slope, step.left - values.left)
+    constant, slope = np.maximum(constant, 0.0) * scale, np.maximum(slope, 0.0) * scale
     return Values(
-        values.inner + flat[:, None] + steep[:, None] * g.t,
-        np.minimum(values.left + steep, 0.0),
-        values.right + flat,
+        values.inner + constant[:, None] + slope[:, None] * g.t,
+        np.minimum(values.left + slope, 0.0),
+        values.right + constant,
     )
 
 
@@ -115,39 +115,39 @@ class _LinearSystems:
     Args:
         kernel: The operator K.
         source: S.
-        ends: V at the two ends of the grid, which is known.
+        end_values: V at the two ends of the grid, which is known.
         low: r where K V is negative.
         high: r elsewhere.
     """
 
     def __init__(
-        self, kernel: Kernel, source: Values, ends: Values, low: float, high: float
+        self, kernel: Kernel, source: Values, end_values: Values, low: float, high: float
     ) -> None:
         g = kernel.grid
         n, taps = g.size, g.taps.size
         lo, hi = kernel.keep_lo, kernel.keep_hi
         prime = np.exp(-g.taps)
         index = np.arange(n)
-        # Taps of state i that land before the first point, and (from `beyond` on) after the last.
-        before = np.clip(-index - g.first_tap, 0, taps)
-        beyond = np.clip(n - index - g.first_tap, 0, taps)
-        self._first = tuple(_heads(k)[:, before] for k in (lo, hi))
+        # Taps of state i that land before the first point, and after the last (from that tap on).
+        taps_before = np.clip(-index - g.first_tap, 0, taps)
+        taps_after = np.clip(n - index - g.first_tap, 0, taps)
+        self._first = tuple(_heads(k)[:, taps_before] for k in (lo, hi))
         # States too far from the end for any tap have a zero beside this factor.
         reach = np.exp(np.minimum(g.x[-1] - g.x, 700.0))
-        self._last = tuple(_tails(k * prime)[:, beyond] * reach for k in (lo, hi))
-        to_left = _heads(hi * prime)[:, before] * g.t - self._first[1] * g.t[0]
-        to_right = _tails(lo)[:, beyond] - self._last[0] + kernel.keep_infinite[:, None]
-        self._constant = ends.left[:, None] * to_left + ends.right[:, None] * to_right
+        self._last = tuple(_tails(k * prime)[:, taps_after] * reach for k in (lo, hi))
+        to_left = _heads(hi * prime)[:, taps_before] * g.t - self._first[1] * g.t[0]
+        to_right = _tails(lo)[:, taps_after] - self._last[0] + kernel.keep_infinite[:, None]
+        self._constant = end_values.left[:, None] * to_left + end_values.right[:, None] * to_right
         self._source, self._ratios = source.inner, (low, high)
         self._lower = min(max(0, -g.first_tap), n - 1)
         self._upper = min(max(0, g.last_tap), n - 1)
         # Kernels by diagonal, from the highest tap to the lowest, as LAPACK stores bands.
         offsets = np.arange(self._upper, -self._lower - 1, -1) - g.first_tap
         valid = (offsets >= 0) & (offsets < taps)
-        at = np.where(valid, offsets, 0)
-        self._bands = tuple(np.where(valid, -k[:, at], 0.0) for k in (lo, hi))
+        columns = np.where(valid, offsets, 0)
+        self._bands = tuple(np.where(valid, -k[:, columns], 0.0) for k in (lo, hi))
         # One column of the matrix in each row: LAPACK's bands, and before them the space it wants.
-        self._columns = np.zeros((n, self._lower + at.size))
+        self._columns = np.zeros((n, self._lower + columns.size))
 
     def solve(self, row: int, negative: int, shrunk: int) -> FloatArray:
         """Returns V of one cell, shape (n,).

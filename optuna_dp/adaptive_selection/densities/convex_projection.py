@@ -164,11 +164,11 @@ class ConvexProjection:
             w, prior = np.array([0.5, 1.0, 1.5]), np.array([0.25, 0.5, 0.25])
             convex = bool(cvxpy.Problem(cvxpy.Minimize(self._objective(f, w, prior))).is_dcp())
         except Exception as error:
-            why = f"cvxpy cannot minimise what it returns ({error})"
-            raise InvalidArgumentError("distance", self.name, why, fix) from error
+            reason = f"cvxpy cannot minimise what it returns ({error})"
+            raise InvalidArgumentError("distance", self.name, reason, fix) from error
         if not convex:
-            why = "what it returns is not convex in f by cvxpy's rules"
-            raise InvalidArgumentError("distance", self.name, why, fix)
+            reason = "what it returns is not convex in f by cvxpy's rules"
+            raise InvalidArgumentError("distance", self.name, reason, fix)
 
 
 def _checked_name(name: Any, distance: Distance) -> str:

@@ -52,8 +52,8 @@ class BoundedDensity:
 
     def __post_init__(self) -> None:
         lower, upper, total = share_limits(self.masses, self.unit, self.bounds)
-        inside = bool(((self.shares >= lower) & (self.shares <= upper)).all())
-        if not inside or int(self.shares.sum()) != total:
+        are_within = bool(((self.shares >= lower) & (self.shares <= upper)).all())
+        if not are_within or int(self.shares.sum()) != total:
             raise ValueError("the shares break the bounds or do not add up; this is a bug")
         object.__setattr__(self, "total", total)
 
@@ -122,10 +122,10 @@ def integer_masses(weights: Sequence[float]) -> IntArray:
 
 def share_unit(masses: IntArray) -> int:
     """The largest power of two that keeps the sum of all shares at or below ``2**53``."""
-    spare = _TOTAL_BITS - int(masses.sum() - 1).bit_length()
-    if spare < 1:
+    free_bits = _TOTAL_BITS - int(masses.sum() - 1).bit_length()
+    if free_bits < 1:
         raise InvalidArgumentError("masses", int(masses.sum()), "their sum must be below 2**52")
-    return 1 << spare
+    return 1 << free_bits
 
 
 def share_limits(
@@ -141,8 +141,10 @@ def share_limits(
     big_c = min(big_c, float(total))
     if int(masses.max()) == 1:
         # Scaling by a power of two is exact, so both limits are; they are the same for everyone.
-        equal = math.ceil(c * unit), min(math.floor(big_c * unit), total)
-        lowest, highest = (np.broadcast_to(np.int64(limit), masses.shape) for limit in equal)
+        common_limits = math.ceil(c * unit), min(math.floor(big_c * unit), total)
+        lowest, highest = (
+            np.broadcast_to(np.int64(limit), masses.shape) for limit in common_limits
+        )
         return lowest, highest, total
     base = masses * unit
     # A product with any other mass is rounded: step inwards, though not past the prior itself.
@@ -176,16 +178,16 @@ def enforce(f: FloatArray, masses: IntArray, bounds: tuple[float, float]) -> Bou
     while deficit != 0:
         # What is missing (or too much) is spread evenly over the candidates that can still move,
         # those strictly inside the bounds first, so that f = C and f = c stay where they are.
-        room = upper - shares if deficit > 0 else shares - lower
-        movable = np.flatnonzero((room > 0) & (shares > lower) & (shares < upper))
+        slack = upper - shares if deficit > 0 else shares - lower
+        movable = np.flatnonzero((slack > 0) & (shares > lower) & (shares < upper))
         if movable.size == 0:
-            movable = np.flatnonzero(room > 0)
+            movable = np.flatnonzero(slack > 0)
         share, remainder = divmod(abs(deficit), movable.size)
         if share == 0:
             movable = movable[:remainder]
         change = np.full(movable.size, share, dtype=np.int64)
         change[:remainder] += 1
-        change = np.minimum(change, room[movable])
+        change = np.minimum(change, slack[movable])
         shares[movable] += change if deficit > 0 else -change
         deficit = total - int(shares.sum())
     return BoundedDensity(shares, masses, unit, bounds)

@@ -286,10 +286,10 @@ class TrialCount(Record, ABC):
         return super().from_json(data)
 
     @classmethod
-    def refusal(cls, data: Any, why: str, fix: str = "") -> InvalidArgumentError:
+    def refusal(cls, data: Any, reason: str, fix: str = "") -> InvalidArgumentError:
         """Returns the error for a record that is not one of a law."""
         return InvalidArgumentError(
-            "record", data, why, fix or "The record is corrupted or of another version."
+            "record", data, reason, fix or "The record is corrupted or of another version."
         )
 
     def checked(self) -> TrialCount:

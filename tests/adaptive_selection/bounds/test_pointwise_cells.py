@@ -45,8 +45,8 @@ class Sabotaged(CellKernels):
         cost = np.zeros((low.shape[0], at.size))
         for i in np.argsort(-rises / np.maximum(self.a, 1e-12)):
             if self.a[i] > 0.0:
-                room = self.a[i] * np.maximum(np.minimum(high[:, i], at) - low[:, i], 0.0)
-                taken = np.minimum(room, left)
+                decrease = self.a[i] * np.maximum(np.minimum(high[:, i], at) - low[:, i], 0.0)
+                taken = np.minimum(decrease, left)
                 cost += rises[i] / self.a[i] * taken
                 left = left - taken
         return cost

@@ -1,0 +1,266 @@
+"""Strategy of a private choice among candidates whose utilities are computed without privacy.
+
+=====================  =========================================================================
+slot i                 candidate i; its objective returns k utilities (or their mean)
+the trial after those  waits until all have ended, makes the private choice, and has no parameters
+=====================  =========================================================================
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+from optuna.distributions import BaseDistribution
+from optuna.pruners import BasePruner, NopPruner
+from optuna.trial import FrozenTrial, TrialState
+
+from optuna_dp.errors import InvalidArgumentError, WaitError
+from optuna_dp.models.given_points import to_internal
+from optuna_dp.models.prior import UniformPrior
+from optuna_dp.optuna_internals import study_id_of
+from optuna_dp.protocol import entropy
+from optuna_dp.protocol.drawn_slots import refuse_given_by_hand, value_from_prior, warn_of_seed
+from optuna_dp.protocol.draws import Space, as_stored, check_choices, drawn_once, own_form
+from optuna_dp.protocol.pruners import SilencedPruner
+from optuna_dp.protocol.records import read_plan
+from optuna_dp.protocol.slot_strategy import JointDraw, Slot, SlotStrategy
+from optuna_dp.protocol.storage_errors import storage_failure
+from optuna_dp.protocol.visible_runs import completed_batches
+from optuna_dp.utilities.candidate_lists import candidate_list
+from optuna_dp.utilities.choice import settle
+from optuna_dp.utilities.doubling import DoublingPlan
+from optuna_dp.utilities.partitions_needed import plan_utilities
+from optuna_dp.utilities.report_noisy_max import NoisyMaxPlan
+from optuna_dp.utilities.second_evaluations import UTILITIES_KEY
+from optuna_dp.utilities.settings import CandidateSource, UtilitySettings
+from optuna_dp.utilities.trials import check_unit
+from optuna_dp.utilities.utility_values import MOST_PARTITIONS_OF_MEANS
+from optuna_dp.validation import whole
+
+if TYPE_CHECKING:
+    from optuna_dp.utilities.proposed_candidates import ProposedCandidates
+
+# Attributes of MySQL hold 65,535 bytes; every storage holds the utilities of so many partitions.
+_PARTITIONS_EVERYWHERE = 1000
+# A trial's attribute for a moment: a record as long as utilities may be. Stored studies have it.
+_LENGTH_TEST_KEY = "optuna_dp:room"
+_LONGEST_NUMBER = 0.00012345678901234567
+
+_logger = logging.getLogger("optuna_dp")
+
+
+class UtilityPruner(SilencedPruner):
+    """Never prunes: a candidate that is dropped half-way has no utility of bounded sensitivity."""
+
+    because = (
+        "whether a candidate is pruned may depend on one record, and that record would then move "
+        "its utility by more than 1/k."
+    )
+
+
+class UtilityStrategy(SlotStrategy):
+    """Candidates as slots, and a private choice after them; arguments as of NoisyMaxSampler.
+
+    Args:
+        sampler_name: Class name of the sampler that holds it.
+        search_space: Distributions by parameter name, or None.
+        procedure: Name of the procedure.
+        plan: The mechanism that chooses.
+        candidates: The list, the number of draws, the number in a batch, or None for a grid.
+        n_partitions: k, at least 2.
+        resolve: Difference in averaged utility that matters.
+        seed: Makes the draws of candidates repeatable, or None.
+        proposed: Proposes the candidates batch by batch; None if they are fixed or drawn.
+    """
+
+    def __init__(
+        self,
+        sampler_name: str,
+        search_space: dict[str, BaseDistribution] | None,
+        *,
+        procedure: str,
+        plan: DoublingPlan | NoisyMaxPlan,
+        candidates: Sequence[Mapping[str, Any]] | int | None,
+        n_partitions: int,
+        resolve: float,
+        seed: int | None,
+        proposed: ProposedCandidates | None = None,
+    ) -> None:
+        super().__init__(sampler_name, search_space, seed)
+        warn_of_seed(sampler_name, self.seed, stacklevel=3)  # Where the sampler is made.
+        self.procedure = procedure
+        self._plan = plan
+        self._n_partitions = whole("n_partitions", n_partitions, 2)
+        self._candidates, self._points = candidate_list(self.search_space, candidates)
+        plan_utilities(
+            plan,
+            n_candidates=self._candidates.count,
+            n_partitions=self._n_partitions,
+            resolve=resolve,
+        ).warn(stacklevel=3)
+        self._proposed = proposed
+        if proposed is not None:
+            self._candidates = CandidateSource("proposed", self._candidates.count)
+
+    # The plan.
+
+    def settings(self) -> UtilitySettings:
+        """Returns the mechanism, the number of partitions, and where candidates come from."""
+        return UtilitySettings(
+            plan=self._plan,
+            n_partitions=self._n_partitions,
+            candidates=self._candidates,
+            proposer=None if self._proposed is None else self._proposed.name,
+            search_space=self.recorded_space(),
+        )
+
+    def number_of_slots(self, bits: entropy.Bits) -> int:
+        """Returns the number of candidates; the most there can be, if they are proposed."""
+        settings = self.settings()
+        return settings.first(settings.stages)
+
+    def public_settings(self) -> dict[str, Any]:
+        """Returns the arguments, with the number of candidates for their list."""
+        return {
+            **super().public_settings(),
+            "candidates": self._candidates.count,
+            "n_partitions": self._n_partitions,
+            **asdict(self._plan),
+            **({} if self._proposed is None else {"proposer": self._proposed.name}),
+        }
+
+    # Who may run.
+
+    def check_admitted(self, slot: Slot) -> None:
+        """Refuses hyperparameters that were given by hand."""
+        refuse_given_by_hand(slot)
+
+    def has_slot(self, slot: Slot, check_design: Callable[[str], None]) -> bool:
+        """Returns whether the trial is a candidate; the one after the last ends the loop."""
+        if slot.number >= slot.plan.slots:
+            slot.stop_loop()
+        return slot.number < slot.plan.slots
+
+    def is_beyond(self, slot: Slot) -> bool:
+        """Returns whether the trial is none of the candidates."""
+        return slot.number >= slot.plan.slots
+
+    def when_beyond(self, slot: Slot) -> None:
+        """Makes the private choice."""
+        try:
+            completed_batches(
+                slot.study,
+                slot.plan.slots,
+                is_own=slot.is_asked_by_this_thread,
+                batches=f"{self.sampler_name} a batch_size",
+                otherwise="",
+            )
+        except WaitError as error:
+            _logger.info("The private choice is left to release(): %s", error)
+            return
+        settings = UtilitySettings.from_json(slot.plan.design.settings)
+        settle(slot.study, slot.plan, settings.stages - 1)
+
+    def before_slot(self, slot: Slot) -> None:
+        """Refuses a storage that cannot hold a candidate's utilities, before any training."""
+        if slot.number == 0 and self._n_partitions > _PARTITIONS_EVERYWHERE:
+            _check_length(slot, self._n_partitions)
+
+    def after_start(self, slot: Slot) -> None:
+        """Ends the loop if proposals have led to a choice already."""
+        if self._proposed is not None:
+            self._proposed.end_if_chosen(slot)
+
+    def pruner_for(self, pruner: BasePruner) -> BasePruner:
+        """Nothing prunes in these studies."""
+        is_harmless = isinstance(pruner, NopPruner | UtilityPruner)
+        return pruner if is_harmless else UtilityPruner(type(pruner).__name__)
+
+    # A candidate's parameters.
+
+    def joint_space(self, slot: Slot) -> Space:
+        """Returns the search space; waits for the answer that a proposal depends on."""
+        if self._proposed is not None:
+            self._proposed.await_answer(slot, self.settings())
+        return self.search_space or {}
+
+    def joint_draw(self, slot: Slot, space: Space) -> JointDraw:
+        """Returns the candidate of a list, a proposed one, or a draw."""
+        if self._proposed is not None:
+            return self._proposed.joint_draw(slot, self.settings(), space)
+        if self._points is not None:
+            return self._points[slot.number], {}
+        rng = entropy.generator(self.seed, "joint", slot.number)
+        return UniformPrior().sample(space, 1, rng).params(0), {}
+
+    def value(self, slot: Slot, name: str, distribution: BaseDistribution) -> Any:
+        """Returns the candidate's value; draws it where candidates are drawn."""
+        points = self._points
+        if points is None or slot.number >= len(points):
+            return value_from_prior(self, slot, name, distribution)
+        point = points[slot.number]
+        if name not in point:
+            raise InvalidArgumentError(
+                f"candidates[{slot.number}]",
+                point,
+                f"the objective asks for {name!r}, which it does not have",
+            )
+        check_choices(name, distribution)
+        if to_internal(as_stored(distribution), point[name]) is None:
+            raise InvalidArgumentError(
+                f"candidates[{slot.number}][{name!r}]",
+                point[name],
+                f"the objective asks for {distribution}, which does not contain this value",
+            )
+        value = own_form(distribution, point[name])
+        return drawn_once(slot.study, slot.trial, name, distribution, lambda: value)
+
+    # The end of a candidate.
+
+    def after_trial(self, slot: Slot, state: TrialState, values: Sequence[float] | None) -> None:
+        """Refuses a utility that cannot be used at once, not after the last candidate."""
+        plan = read_plan(slot.storage, study_id_of(slot.study))
+        is_candidate = plan is not None and slot.number < plan.slots
+        if state == TrialState.COMPLETE and values is not None and is_candidate:
+            self._check_mean(slot.trial, values[0])
+
+    def _check_mean(self, trial: FrozenTrial, mean: float) -> None:
+        """Refuses a mean of utilities that cannot be used.
+
+        Raises:
+            InvalidArgumentError: If it is outside [0, 1], or too coarse for so many partitions.
+        """
+        check_unit("objective value", mean, trial.number)
+        if (
+            self._n_partitions > MOST_PARTITIONS_OF_MEANS
+            and UTILITIES_KEY not in trial.system_attrs
+        ):
+            raise InvalidArgumentError(
+                "n_partitions",
+                self._n_partitions,
+                f"above {MOST_PARTITIONS_OF_MEANS} the rounding of a mean is not accounted for",
+                "Return report_utilities(trial, utilities) from the objective.",
+            )
+
+
+def _check_length(slot: Slot, n_partitions: int) -> None:
+    """Writes a record as long as utilities may be, and takes it away again."""
+    longest_record = [_LONGEST_NUMBER] * n_partitions
+    try:
+        slot.storage.set_trial_system_attr(slot.trial_id, _LENGTH_TEST_KEY, longest_record)
+    except Exception as error:
+        if storage_failure(error) is None:
+            raise
+        raise InvalidArgumentError(
+            "n_partitions",
+            n_partitions,
+            f"the storage refuses a record of {len(json.dumps(longest_record)):,} characters, "
+            "which the utilities of one candidate may take",
+            "Use fewer partitions (MySQL and MariaDB hold about 2,700), or a journal, SQLite or "
+            "PostgreSQL. Nothing was trained; start a new study.",
+        ) from error
+    slot.storage.set_trial_system_attr(slot.trial_id, _LENGTH_TEST_KEY, None)
