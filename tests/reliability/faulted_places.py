@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import datetime
+import json
 import os
 import resource
 import shutil
@@ -86,7 +87,8 @@ class Servers:
                 env={**os.environ, "ODP_CLUSTER": str(os.getpid())},
             )
             assert process.stdout is not None
-            address = process.stdout.readline().strip()
+            address, needed = json.loads(process.stdout.readline())
+            os.environ.update(needed)
             self._clusters[engine] = process, address
         return address
 
