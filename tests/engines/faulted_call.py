@@ -1,25 +1,15 @@
-"""One call of ``optuna_dp.distributed.optimize`` on a cluster that runs, with a drawn fault.
-
-python -m engines.faulted_call ENGINE ADDRESS STORAGE SAMPLER DIARY FAULT RUN STEP
-
-The fault happens in the worker that begins run RUN, at the STEP-th call of its storage from then
-on; at step 0 within the run. The diary is that of ``reliability.workers.Diary``.
-"""
+"""Calls of ``optuna_dp.distributed.optimize`` on a cluster that runs, with a fault in each."""
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import os
 import signal
-from pathlib import Path
 from typing import Any
 
 import optuna
-from reliability.faulted_places import NAME
-from reliability.faulted_studies import LAW, error_note
+from reliability.faulted_places import NAME, Place
 from reliability.storages import open_storage
-from reliability.workers import SAMPLERS
 
 import optuna_dp as odp
 
@@ -94,34 +84,37 @@ def objective_of(diary: str, fault: str, run: int, step: int, driver: int) -> An
     return objective
 
 
-def main() -> None:
+def make_call(
+    place: Place,
+    sampler: optuna.samplers.BaseSampler,
+    diary: str,
+    fault: str,
+    run: int,
+    step: int,
+) -> None:
+    """Calls ``optimize`` on the cluster of a place.
+
+    The fault happens in the worker that begins run ``run``, at the ``step``-th call of its storage
+    from then on; at step 0 within the run.
+
+    Args:
+        place: The study's storage, and the cluster.
+        sampler: The study's sampler.
+        diary: The file of a ``reliability.workers.Diary``.
+        fault: "kill" (the worker), "kill all" (all workers), "driver" (this process), "ctrl-c",
+            "gone" (the worker's storage) or "none".
+        run: The number of a run.
+        step: How many calls of its storage later.
+    """
     # What a shell starts in the background ignores Ctrl-C, and so do its children.
     signal.signal(signal.SIGINT, signal.default_int_handler)
-    parser = argparse.ArgumentParser()
-    for name in ("engine", "address", "storage", "sampler", "diary", "fault"):
-        parser.add_argument(name)
-    for name in ("run", "step"):
-        parser.add_argument(name, type=int)
-    given = parser.parse_args()
-    optuna.logging.set_verbosity(optuna.logging.ERROR)
+    assert place.engine is not None
+    engine, address = place.engine
 
     def make_study() -> optuna.Study:
-        return optuna.load_study(
-            study_name=NAME,
-            storage=open_storage(given.storage),
-            sampler=SAMPLERS[given.sampler](LAW),
-        )
+        storage = open_storage(place.at_worker)
+        return optuna.load_study(study_name=NAME, storage=storage, sampler=sampler)
 
-    objective = objective_of(given.diary, given.fault, given.run, given.step, os.getpid())
-    try:
-        with running(given.engine, WORKERS, given.address):
-            odp.distributed.optimize(make_study, objective, workers=WORKERS)
-    except KeyboardInterrupt:
-        pass
-    except BaseException as error:
-        with Path(given.diary).open("a") as notes:
-            notes.write(f"{os.getpid()} {error_note(error)}\n")
-
-
-if __name__ == "__main__":
-    main()
+    objective = objective_of(diary, fault, run, step, os.getpid())
+    with running(engine, WORKERS, address):
+        odp.distributed.optimize(make_study, objective, workers=WORKERS)
