@@ -32,17 +32,12 @@ from .storages import Postgres, opened, serve_grpc, session_name, sessions
 from .workers import Fate
 
 NAME = "s"  # of every study
-# A full disk or a deleted file of a server is the server's, not the worker's.
+_OF_FILES = ("none", "kill", "gone", "full disk", "deletion", "clock jump", "copy")
 FAULTS = {
-    "sqlite": (
-        *("none", "kill", "gone", "full disk", "deletion", "deleted study", "clock jump"),
-        "copy",
-    ),
-    "journal": (
-        *("none", "kill", "gone", "full disk", "deletion", "deleted study", "clock jump"),
-        "copy",
-    ),
-    "grpc": ("none", "kill", "gone", "deleted study"),
+    "sqlite": _OF_FILES,
+    "journal": _OF_FILES,
+    # A full disk or a deleted file of a server is the server's, not the worker's.
+    "grpc": tuple(f if f in ("none", "kill", "gone") else "kill" for f in _OF_FILES),
     "postgresql": (
         *("none", "kill", "gone", "deletion", "deleted study", "clock jump", "copy"),
         *("restart", "crash", "cut connections", "move"),
@@ -75,6 +70,9 @@ class Servers:
 
     def cluster(self, engine: str) -> str:
         """The address of a cluster, started anew if its process has died."""
+        # Lazy: only clusters need it. Here, so that calls, which are forked, have it.
+        import engines.faulted_call  # noqa: F401
+
         process, address = self._clusters.get(engine, (None, ""))
         if process is None or process.poll() is not None:
             process = subprocess.Popen(

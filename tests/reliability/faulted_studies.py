@@ -3,17 +3,24 @@
 A command. It prints the counts, and ends with 1 if one of the last four is not zero::
 
     PYTHONPATH=tests python -m reliability.faulted_studies --studies 500 --seed 0
+    PYTHONPATH=tests python -m reliability.faulted_studies --studies 150 --kinds postgresql
+    PYTHONPATH=tests python -m reliability.faulted_studies --studies 30 --kinds dask  # or ray
 
-Every study is on a storage of its own: SQLite, a journal, or SQLite behind Optuna's gRPC proxy.
-Workers come one after the other, or two at once. A worker may be killed before or after any call
-to its storage, be told by the storage that it is gone, find the disk full, lose or copy the file,
-or see its clock jump by months. Then runs of dead workers are marked, a worker without faults ends
-the study, and it is released.
+Every study is on a storage of its own: SQLite, a journal, SQLite behind Optuna's gRPC proxy, or a
+database of a PostgreSQL server. Workers come one after the other, or two at once. A worker may be
+killed before or after any call to its storage, be told by the storage that it is gone, find the
+disk full, lose or copy the file, or see its clock jump by months. A PostgreSQL server is
+restarted, crashes or cuts its connections; backups are made; a database or the study in it is
+deleted; a study moves to a copy of its database. Then runs of dead workers are marked, a worker
+without faults ends the study, and it is released.
+
+On Dask and Ray workers are those of ``optuna_dp.distributed.optimize``, three for each call. A
+worker, all workers or the caller is killed, in a run or after it; or the caller is interrupted.
 
 What is counted at the end: runs that were made twice; studies that can neither be released nor
-begun anew; texts that name the number of runs; errors that are not this package's own, except when
-a worker opens a storage by Optuna's ``load_study``. A fault that is drawn for a step beyond a
-worker's last does not happen.
+begun anew, and calls that do not end; texts that name the number of runs; errors that are not this
+package's own, except when a worker opens a storage by Optuna's ``load_study``. A fault that is
+drawn for a step beyond a worker's last does not happen.
 """
 
 from __future__ import annotations
