@@ -140,6 +140,22 @@ class StorageError(OptunaDPError):
         return type(self), (self.reason,)
 
 
+class DeletedStudyError(StorageError):
+    """The study was deleted from its storage while a worker or a release was at it."""
+
+    def __init__(self) -> None:
+        self.reason = "the study was deleted"
+        OptunaDPError.__init__(
+            self,
+            "The study was deleted from its storage, so what was under way has stopped. Its runs "
+            "cannot be continued or released. Create a new study. The guarantee of its release "
+            "covers nothing that was seen of the deleted one.",
+        )
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), ()
+
+
 class UnfinishedStudyError(ReleaseRefusedError):
     """Some runs of the study have not ended yet."""
 

@@ -1,37 +1,45 @@
-"""What a trial costs when a study has grown: after 500, 2,000, 8,000 and 10,000 others.
+"""What a trial costs when its study has grown, beside Optuna's own sampler of the same kind.
 
-Each study runs by ``study.optimize`` of a function that does nothing. What is printed is the
-median over blocks of 20 trials after so many, in milliseconds of the processor, and the ratio of
-each number to the first. Beside them Optuna's own sampler of the same kind. On a database a study
-would take hours to get there. So it runs in memory first, and the
-database is given copies of its trials between the measurements::
+Every study runs by ``study.optimize`` of a function that does nothing. The studies of a group,
+each sampler at each size, are advanced by one trial in turn, so that whatever else the machine
+does hits all alike. What is printed is the median over many such rounds, in milliseconds of the
+processor, its ratio to the first size, and the same ratio of the time that passed. The processor's
+time is that of this process: a database server's is in the time that passed only. ::
 
     python examples/benchmarks/growth.py                       # in memory, two minutes
     python examples/benchmarks/growth.py --place sqlite        # and in SQLite
     python examples/benchmarks/growth.py --place postgresql    # and in a PostgreSQL of its own
     python examples/benchmarks/growth.py --quick               # seconds
 
-The processor's time is that of this process: a server's is its own.
+A study first runs in memory to its size. A database, one for each study, is given its trials as
+rows.
 
-Pilots are measured twice: with a random proposer, and with the default one, which is TPE and is
-itself linear in the number of pilots.
+"ours" is what a sampler costs beyond the plain one of its group, at each size.
+
+Pilots are measured with a random proposer, and with the default one, which is TPE and is itself
+linear in the number of pilots.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import logging
 import statistics
 import tempfile
 import time
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import optuna
-from optuna.distributions import FloatDistribution
+import sqlalchemy
+from optuna.distributions import FloatDistribution, distribution_to_json
+from optuna.storages import RDBStorage
+from optuna.storages._rdb import models
 from storage_load import own_postgres
 
 import optuna_dp as odp
@@ -39,8 +47,6 @@ import optuna_dp as odp
 RUN = odp.gaussian(4.0)
 MANY = odp.Geometric(mean=1e9)
 SPACE: dict[str, Any] = {name: FloatDistribution(0, 1) for name in ("x", "y")}
-SIZES, OF_PILOTS = (500, 2000, 8000, 10_000), (100, 500, 900)
-BLOCK = 20  # trials that one time is of
 
 
 def plan(pilots: int) -> Any:
@@ -59,110 +65,220 @@ def objective(trial: optuna.Trial) -> float:
     return trial.suggest_float("x", 0, 1) + trial.suggest_float("y", 0, 1)
 
 
-Case = tuple[Callable[[], Any], Callable[[], list[Any]], tuple[int, ...]]
+@dataclass(frozen=True)
+class Case:
+    """A sampler and its callbacks."""
+
+    name: str
+    sampler: Callable[[], Any]
+    callbacks: Callable[[], list[Any]] = list
 
 
-def cases() -> dict[str, Case]:
-    """A sampler, its callbacks, and after how many trials one is timed, by name."""
+@dataclass(frozen=True)
+class Group:
+    """Cases that are advanced in turn, the plain one first, and after how many trials."""
+
+    name: str
+    cases: tuple[Case, ...]
+    sizes: tuple[int, ...]
+
+
+def pilots(number: int, proposer: Callable[[], Any] | None = None) -> Case:
+    words = "random" if proposer is not None else "default"
+    made = plan(number)
+    return Case(
+        f"{number:,} pilots, {words}, callback",
+        lambda: odp.BudgetSampler(
+            made, search_space=SPACE, proposer=None if proposer is None else proposer()
+        ),
+        lambda: [odp.PrivacyCallback()],
+    )
+
+
+def groups(names: list[str]) -> Iterator[Group]:
     random, tpe = optuna.samplers.RandomSampler, optuna.samplers.TPESampler
-    thousand = plan(1000)
-    return {
-        "RandomSampler": (random, list, SIZES),
-        "RandTune": (lambda: odp.RandTuneSampler(trials=MANY), list, SIZES),
-        "RandTune, callback": (
-            lambda: odp.RandTuneSampler(trials=MANY),
-            lambda: [odp.PrivacyCallback(RUN)],
-            SIZES,
+    plain = Case("RandomSampler", random)
+    makers: dict[str, Callable[[], Group]] = {
+        "selection": lambda: Group(
+            "selection",
+            (
+                plain,
+                Case("RandTune", lambda: odp.RandTuneSampler(trials=MANY)),
+                Case(
+                    "RandTune, callback",
+                    lambda: odp.RandTuneSampler(trials=MANY),
+                    lambda: [odp.PrivacyCallback(RUN)],
+                ),
+            ),
+            (500, 8000),
         ),
-        "1,000 pilots, random": (
-            lambda: odp.BudgetSampler(thousand, search_space=SPACE, proposer=random()),
-            lambda: [odp.PrivacyCallback()],
-            OF_PILOTS,
+        "many pilots": lambda: Group("many pilots", (plain, pilots(9000, random)), (500, 8000)),
+        "pilots": lambda: Group("pilots", (plain, pilots(1000, random)), (100, 500, 850)),
+        "proposer": lambda: Group(
+            "proposer",
+            (
+                Case("TPESampler, random for 500", lambda: tpe(n_startup_trials=500)),
+                pilots(1000),
+            ),
+            (100, 500, 850),
         ),
-        "1,000 pilots, default": (
-            lambda: odp.BudgetSampler(thousand, search_space=SPACE),
-            lambda: [odp.PrivacyCallback()],
-            OF_PILOTS,
+        "DP-HyPO": lambda: Group(
+            "DP-HyPO",
+            (
+                Case("TPESampler", tpe),
+                Case("DP-HyPO", lambda: odp.DPHyPOSampler(SPACE, trials=MANY)),
+            ),
+            (50, 300, 2000),
         ),
-        "TPESampler, random for 500": (lambda: tpe(n_startup_trials=500), list, OF_PILOTS),
-        "DP-HyPO": (lambda: odp.DPHyPOSampler(SPACE, trials=MANY), list, (50, 300, 2000)),
-        "TPESampler": (tpe, list, (50, 300, 2000)),
     }
+    for name in names or makers:
+        yield makers[name]()
 
 
-def milliseconds(study: optuna.Study, callbacks: list[Any], trials: int) -> float:
-    """Processor time of each of so many trials."""
-    start = time.process_time()
-    study.optimize(objective, n_trials=trials, callbacks=callbacks)
-    return 1e3 * (time.process_time() - start) / trials
+def with_rows_of(source: optuna.Study, url: str, sampler: Any) -> optuna.Study:
+    """A study in a database, with all that another one holds.
+
+    Its trials are written as rows: one by one through Optuna they would take hours.
+    """
+    storage = RDBStorage(url)
+    study = optuna.create_study(storage=storage, sampler=sampler)
+    for key, value in source._storage.get_study_system_attrs(source._study_id).items():
+        study._storage.set_study_system_attr(study._study_id, key, value)
+    rows: dict[Any, list[dict[str, Any]]] = {}
+    for trial_id, trial in enumerate(source.get_trials(deepcopy=False), 1):
+        rows.setdefault(models.TrialModel, []).append(
+            {
+                "trial_id": trial_id,
+                "number": trial.number,
+                "study_id": study._study_id,
+                "state": trial.state,
+                "datetime_start": trial.datetime_start,
+                "datetime_complete": trial.datetime_complete,
+            }
+        )
+        rows.setdefault(models.TrialValueModel, []).append(
+            {"trial_id": trial_id, "objective": 0, "value": trial.value, "value_type": "FINITE"}
+        )
+        rows.setdefault(models.TrialParamModel, []).extend(
+            {
+                "trial_id": trial_id,
+                "param_name": name,
+                "param_value": trial.distributions[name].to_internal_repr(value),
+                "distribution_json": distribution_to_json(trial.distributions[name]),
+            }
+            for name, value in trial.params.items()
+        )
+        rows.setdefault(models.TrialSystemAttributeModel, []).extend(
+            {"trial_id": trial_id, "key": key, "value_json": json.dumps(value)}
+            for key, value in trial.system_attrs.items()
+        )
+    with storage.engine.begin() as connection:
+        for table, values in rows.items():
+            if values:
+                connection.execute(sqlalchemy.insert(table), values)
+        if storage.engine.name == "postgresql":
+            sequence = "SELECT setval(pg_get_serial_sequence('trials', 'trial_id'), :last)"
+            connection.execute(sqlalchemy.text(sequence), {"last": len(source.trials)})
+    return study
 
 
-def extended(study: optuna.Study, source: optuna.Study, trials: int) -> None:
-    """Gives a study copies of another one's trials, after as many as it has, up to so many."""
-    storage, study_id = study._storage, study._study_id
-    attributes = source._storage.get_study_system_attrs(source._study_id)
-    for key, value in attributes.items():
-        storage.set_study_system_attr(study_id, key, value)
-    for trial in source.get_trials(deepcopy=False)[len(study.trials) : trials]:
-        storage.create_new_trial(study_id, template_trial=trial)
+@dataclass
+class Grown:
+    """A study at a size, and what its further trials took, in milliseconds."""
+
+    study: optuna.Study
+    callbacks: list[Any]
+    processor: list[float] = field(default_factory=list)
+    passed: list[float] = field(default_factory=list)
+
+    def advance(self) -> None:
+        began, passed = time.process_time(), time.perf_counter()
+        self.study.optimize(objective, n_trials=1, callbacks=self.callbacks)
+        self.processor.append(1e3 * (time.process_time() - began))
+        self.passed.append(1e3 * (time.perf_counter() - passed))
 
 
-def grown(case: Case, storage: Any, sizes: tuple[int, ...], blocks: int) -> dict[int, float]:
-    """Milliseconds of a trial after so many others."""
-    make, callbacks, own_sizes = case
-    sizes = sizes or own_sizes
-    study = optuna.create_study(sampler=make(), storage=storage)
-    source = study if storage is None else optuna.create_study(sampler=make())
-    found, called, of_source = {}, callbacks(), callbacks()
-    for size in sizes:
-        missing = size - len(source.trials)
-        if missing > 0:
-            source.optimize(objective, n_trials=missing, callbacks=of_source)
-        if source is not study:
-            extended(study, source, size)
-            study.optimize(objective, n_trials=2, callbacks=called)  # It reads them all, once.
-        found[size] = statistics.median(milliseconds(study, called, BLOCK) for _ in range(blocks))
+def measured(
+    group: Group, new_database: Callable[[], str] | None, rounds: int
+) -> dict[tuple[str, int], Grown]:
+    """All studies of a group, advanced by one trial in turn for so many rounds."""
+    found = {}
+    for case in group.cases:
+        source = optuna.create_study(sampler=case.sampler())
+        of_source = case.callbacks()
+        for size in group.sizes:
+            study, called = source, of_source
+            if new_database is None:  # Each size needs a study of its own.
+                study, called = optuna.create_study(sampler=case.sampler()), case.callbacks()
+            study.optimize(objective, n_trials=size - len(study.trials), callbacks=called)
+            if new_database is not None:
+                study = with_rows_of(source, new_database(), case.sampler())
+                called = case.callbacks()
+            found[case.name, size] = Grown(study, called)
+    for grown in found.values():
+        grown.study.optimize(objective, n_trials=2, callbacks=grown.callbacks)  # It reads all.
+    for _ in range(rounds):
+        for grown in found.values():
+            grown.advance()
     return found
 
 
 @contextmanager
-def storage_at(place: str, url: str | None) -> Iterator[str | None]:
-    """The URL of a new storage; None in memory."""
-    if place == "sqlite":
-        with tempfile.TemporaryDirectory() as folder:
-            yield f"sqlite:///{Path(folder) / 's.db'}"
-    elif place == "postgresql":
-        with own_postgres() as own:
-            yield own
-    else:
-        yield url
+def databases_at(place: str) -> Iterator[Callable[[], str] | None]:
+    """What makes the URL of a new database; None in memory."""
+    with ExitStack() as stack:
+        if place == "memory":
+            yield None
+            return
+        count = iter(range(1_000))
+        if place == "sqlite":
+            folder = stack.enter_context(tempfile.TemporaryDirectory())
+            yield lambda: f"sqlite:///{Path(folder) / str(next(count))}.db"
+            return
+        server = sqlalchemy.make_url(stack.enter_context(own_postgres()))
+
+        def database() -> str:
+            name = f"growth{next(count)}"
+            engine = sqlalchemy.create_engine(server, isolation_level="AUTOCOMMIT")
+            with engine.connect() as connection:
+                connection.execute(sqlalchemy.text(f"CREATE DATABASE {name}"))
+            engine.dispose()
+            return server.set(database=name).render_as_string(hide_password=False)
+
+        yield database
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--quick", action="store_true", help="few trials, for checking")
-    parser.add_argument(
-        "--place", choices=("memory", "sqlite", "postgresql", "url"), default="memory"
-    )
-    parser.add_argument("--url", help="storage for --place url: a new database")
-    parser.add_argument("--sizes", nargs="+", type=int, help="after how many trials to time one")
-    parser.add_argument("--cases", nargs="+", help="beginnings of the names of cases")
+    parser.add_argument("--place", choices=("memory", "sqlite", "postgresql"), default="memory")
+    parser.add_argument("--rounds", type=int, default=0, help="how often each study is advanced")
+    parser.add_argument("--groups", nargs="+", default=[], help="names of groups")
     options = parser.parse_args()
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     logging.getLogger("optuna_dp").setLevel(logging.ERROR)
     warnings.simplefilter("ignore")
-    sizes = (50, 100) if options.quick else tuple(options.sizes or ())
-    print("milliseconds of the processor, after so many trials")
-    for name, case in cases().items():
-        if options.cases and not name.startswith(tuple(options.cases)):
-            continue
-        with storage_at(options.place, options.url) as storage:
-            found = grown(case, storage, sizes, 10 if options.place == "memory" else 4)
-        first = next(iter(found.values()))
-        shown = "".join(
-            f"{f'{size}: {ms:.2f} ({ms / first:.2f})':>22}" for size, ms in found.items()
-        )
-        print(f"{name:28}{shown}", flush=True)
+    rounds = options.rounds or (4 if options.quick else 100)
+    print(f"medians of {rounds} trials: processor ms (ratio; ratio of the time that passed)")
+    for group in groups(options.groups):
+        sizes = tuple(range(20, 20 * len(group.sizes) + 1, 20)) if options.quick else group.sizes
+        group = Group(group.name, group.cases, sizes)
+        with databases_at(options.place) as new_database:
+            found = measured(group, new_database, rounds)
+        medians = {
+            key: (statistics.median(g.processor), statistics.median(g.passed))
+            for key, g in found.items()
+        }
+        for case in group.cases:
+            first = medians[case.name, sizes[0]]
+            shown = []
+            for size in sizes:
+                processor, passed = medians[case.name, size]
+                ratios = f"({processor / first[0]:.2f}; {passed / first[1]:.2f})"
+                shown.append(f"{size}: {processor:.2f} {ratios}")
+            ours = [medians[case.name, n][0] - medians[group.cases[0].name, n][0] for n in sizes]
+            beside = ", ".join(f"{ms:.2f}" for ms in ours) if case is not group.cases[0] else ""
+            print(f"{case.name:32}{'  '.join(shown)}  {beside and 'ours: '}{beside}", flush=True)
 
 
 if __name__ == "__main__":

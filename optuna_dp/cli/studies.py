@@ -71,11 +71,14 @@ def recover(
     if repair is not None and repair.copy is None:
         typer.echo(f"All {repair.lines} lines of the journal are whole. Nothing was mended.")
     elif repair is not None:
-        numbers = ", ".join(map(str, repair.dropped))
-        typer.echo(
-            f"Dropped {len(repair.dropped)} torn of {repair.lines} lines: {numbers}. The file as "
-            f"it was: {repair.copy}"
-        )
+        for lines, what in (
+            (repair.dropped, "Dropped {} torn of {} lines"),
+            (repair.cut, "Kept the whole record at the end of {} torn of {} lines"),
+        ):
+            if lines:
+                numbers = ", ".join(map(str, lines))
+                typer.echo(f"{what.format(len(lines), repair.lines)}: {numbers}.")
+        typer.echo(f"The file as it was: {repair.copy}")
     if failures:
         typer.echo(f"Marked as failed: {', '.join(map(str, failures))}.")
     for trial in open_trials:

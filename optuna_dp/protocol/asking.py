@@ -73,7 +73,7 @@ def _clear_errors(study: Study) -> Iterator[None]:
     if not isinstance(study.sampler, OfThisPackage):
         yield
         return
-    with clear_storage_errors():
+    with clear_storage_errors(study):
         yield
 
 

@@ -89,7 +89,7 @@ def recover(study: Study, *, fail: Sequence[int] = ()) -> list[OpenTrial]:
     if not isinstance(fail, Iterable):
         raise InvalidArgumentError("fail", fail, "it must be a sequence of trial numbers")
     numbers = {whole("fail", number) for number in fail}
-    with clear_storage_errors():
+    with clear_storage_errors(study):
         return _recovered(study, numbers)
 
 

@@ -12,9 +12,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from optuna.exceptions import OptunaError, StorageInternalError
+from optuna.study import Study
 
-from optuna_dp.errors import OptunaDPError, StorageError
-from optuna_dp.optuna_internals import JOURNAL_FILE_MODULE
+from optuna_dp.errors import DeletedStudyError, OptunaDPError, StorageError
+from optuna_dp.optuna_internals import JOURNAL_FILE_MODULE, storage_of, study_id_of
 
 # What Optuna's storages raise about how they were called.
 _OF_CALLERS = (OptunaError, LookupError, TypeError, ValueError)
@@ -44,17 +45,45 @@ def storage_error(failure: BaseException) -> StorageError:
 
 
 @contextmanager
-def clear_storage_errors() -> Iterator[None]:
-    """Raises a :class:`StorageError` for what a storage raises; lets everything else pass."""
+def clear_storage_errors(study: object = None) -> Iterator[None]:
+    """Raises a :class:`StorageError` for what a storage raises; lets everything else pass.
+
+    Args:
+        study: The study that is worked at, if there is one. If it has been deleted meanwhile, the
+            error is a :class:`DeletedStudyError`.
+    """
     try:
         yield
     except OptunaDPError:
         raise
     except Exception as error:
         failure = storage_failure(error)
-        if failure is None:
-            raise
-        raise storage_error(failure) from error
+        if failure is not None:
+            raise storage_error(failure) from error
+        # An objective may look up something that never was there: that is no deleted study.
+        if isinstance(study, Study) and _missed_a_record(error) and _is_deleted(study):
+            raise DeletedStudyError from error
+        raise
+
+
+def _missed_a_record(error: BaseException) -> bool:
+    """Returns whether a storage was asked for what it does not have."""
+    cause: BaseException | None = error
+    while cause is not None:
+        if isinstance(cause, KeyError) and _comes_from(cause, "optuna.storages"):
+            return True
+        cause = cause.__cause__ or cause.__context__
+    return False
+
+
+def _is_deleted(study: Study) -> bool:
+    try:
+        storage_of(study).get_study_system_attrs(study_id_of(study))
+    except KeyError:
+        return True
+    except Exception:  # The storage has failed besides: nobody knows.
+        return False
+    return False
 
 
 def _is_of_a_storage(error: BaseException) -> bool:

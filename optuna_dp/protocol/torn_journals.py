@@ -1,9 +1,18 @@
 """Journal files with torn lines, as a full disk leaves them.
 
-A line that could not be written whole stays where it is, and the next one is glued to it. Optuna
-passes over a torn last line, and reads no further than a torn line that others follow: no worker
-has ever read what stands in it. So a line that is no record is no part of the study. Leaving it
-out gives the study that workers have seen, and every record that was written after it.
+A record that could not be written whole stays where it is, and the next one is glued to it. Optuna
+passes over a torn last line, and reads no further than a torn line that others follow.
+
+The torn part is no part of the study: whoever wrote it was told so, and nobody has read it. The
+record behind it is one that another worker wrote whole. That worker could not read it either, but
+went on as if it had been written, up to its next record. So it is kept: the file is then the one
+that there had been if the torn part had never been written. Without it the study would hold what
+its worker did next, and not what it rests on, such as how a hyperparameter was drawn.
+
+Where a record begins in a torn line is no guess. A record is an object of JSON, and what comes
+before it is the beginning of another. Such a beginning ends within a string, lacks its closing
+brace, or is an object by itself. So nothing that begins before the record and ends with the line
+is one JSON object.
 """
 
 from __future__ import annotations
@@ -23,12 +32,14 @@ class MendedJournal:
     """What was done to a journal file.
 
     Attributes:
-        dropped: The numbers of the lines that were left out, from 1.
+        dropped: The numbers of the lines of which nothing was left, from 1.
+        cut: The numbers of the lines of which the record at their end was kept, from 1.
         lines: How many lines the file had.
         copy: The file as it was; None if nothing was changed.
     """
 
     dropped: tuple[int, ...]
+    cut: tuple[int, ...]
     lines: int
     copy: Path | None
 
@@ -40,12 +51,12 @@ def torn_lines(content: bytes) -> tuple[int, ...]:
 
 
 def mend_journal(path: str | Path) -> MendedJournal:
-    """Leaves out the torn lines of a journal file; keeps a copy of it beside it.
+    """Leaves out what is torn in a journal file; keeps a copy of it beside it.
 
     No worker may have the file open: each remembers how far it has read.
 
     Guarantees:
-        * The lines that are left are the same, in the same order.
+        * Every record that was written whole is left, in the same order.
         * The file is replaced in one step, and not touched if all its lines are records.
 
     Args:
@@ -66,12 +77,12 @@ def mend_journal(path: str | Path) -> MendedJournal:
         lines = content.splitlines(keepends=True)
         torn = torn_lines(content)
         if not torn:
-            return MendedJournal((), len(lines), None)
+            return MendedJournal((), (), len(lines), None)
         if len(torn) == len(lines):
             raise InvalidArgumentError("path", str(path), "no line of it is a record of a journal")
         copy = _free_name(file)
         shutil.copy2(file, copy)
-        sound = [line for number, line in enumerate(lines, start=1) if number not in set(torn)]
+        sound = [line if _is_record(line) else _record_at_end(line) for line in lines]
         repaired_file = file.with_name(f"{file.name}.mended")
         try:
             with repaired_file.open("wb") as stream:
@@ -82,7 +93,12 @@ def mend_journal(path: str | Path) -> MendedJournal:
             repaired_file.replace(file)
         finally:
             repaired_file.unlink(missing_ok=True)
-    return MendedJournal(torn, len(lines), copy)
+    return MendedJournal(
+        dropped=tuple(number for number in torn if not sound[number - 1]),
+        cut=tuple(number for number in torn if sound[number - 1]),
+        lines=len(lines),
+        copy=copy,
+    )
 
 
 def _is_record(line: bytes) -> bool:
@@ -93,6 +109,24 @@ def _is_record(line: bytes) -> bool:
     except ValueError:
         return False
     return isinstance(record, dict) and "op_code" in record
+
+
+def _record_at_end(line: bytes) -> bytes:
+    """Returns the whole record with which a torn line ends; nothing if there is none."""
+    start = line.find(b"{")
+    while start >= 0 and not _is_json(line[start:]):
+        start = line.find(b"{", start + 1)
+    record = line[start:] if start >= 0 else b""
+    # An object inside of a record is none.
+    return record if _is_record(record) else b""
+
+
+def _is_json(content: bytes) -> bool:
+    try:
+        json.loads(content)
+    except ValueError:
+        return False
+    return True
 
 
 def _free_name(file: Path) -> Path:

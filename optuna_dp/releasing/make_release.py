@@ -123,7 +123,7 @@ def release(
         "output_attributes": output_attributes,
         "artifact_store": artifact_store,
     }
-    with clear_storage_errors():
+    with clear_storage_errors(study):
         return _released(study, Asked(failures, vouched, give_up_last_run), **asked_for)
 
 

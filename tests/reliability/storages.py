@@ -51,7 +51,7 @@ class KernelLock(BaseJournalFileLock):
         os.close(self._held.file)
 
 
-def session_name(pid: int) -> str:
+def session_name(pid: int | str) -> str:
     """What a worker's sessions at PostgreSQL are called."""
     return f"worker {pid}"
 
@@ -114,6 +114,13 @@ def sessions(storage: BaseStorage) -> set[str]:
         return set(connection.execute(names).scalars())
 
 
+def name_of(url: str) -> str:
+    """The name of the database in a URL of SQLAlchemy's."""
+    name = sqlalchemy.make_url(url).database
+    assert name is not None
+    return name
+
+
 class Postgres:
     """A PostgreSQL server of its own on a unix socket, in a temporary directory."""
 
@@ -143,19 +150,70 @@ class Postgres:
                 lock.release()
         self.databases = 0
 
-    def database(self) -> str:
-        """Returns the URL of a new, empty database."""
+    def database(self, template: str | None = None) -> str:
+        """Returns the URL of a new database: an empty one, or a copy of one that nobody uses."""
         self.databases += 1
         name = f"study{self.databases}"
-        self._server.psql(f"CREATE DATABASE {name};")
+        source = "" if template is None else f" TEMPLATE {name_of(template)}"
+        self._server.psql(f"CREATE DATABASE {name}{source};")
         uri = self._server.get_uri(name)
         return uri.replace("postgresql://", "postgresql+psycopg://")
 
-    def restart(self) -> None:
-        """Stops the server at once, cutting all connections, and starts it again."""
+    def drop(self, url: str) -> None:
+        """Drops a database, cutting the connections to it; nothing if it is gone."""
+        self._server.psql(f"DROP DATABASE IF EXISTS {name_of(url)} WITH (FORCE);")
+
+    def cut_connections(self, url: str) -> None:
+        """Ends all sessions at a database, as an administrator or a firewall may."""
+        self._server.psql(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
+            f"WHERE datname = '{name_of(url)}';"
+        )
+
+    def dump(self, url: str, file: Path) -> None:
+        """Writes a backup of a database that may be in use; none if the server ends meanwhile."""
+        command = [self._program("pg_dump"), self._server.get_uri(name_of(url))]
+        written = subprocess.run(command, capture_output=True, check=False)
+        if written.returncode == 0:
+            file.write_bytes(written.stdout)
+
+    def restored(self, file: Path) -> str:
+        """Returns the URL of a new database with what a backup holds."""
+        url = self.database()
+        uri = self._server.get_uri(name_of(url))
+        command = [self._program("psql"), "-q", "-v", "ON_ERROR_STOP=1", "-f", str(file), uri]
+        subprocess.run(command, stdout=subprocess.DEVNULL, check=True)
+        return url
+
+    def restart(self, mode: str = "fast") -> None:
+        """Stops the server, cutting all connections, and starts it again.
+
+        Args:
+            mode: "fast", or "immediate": it is ended in the midst, as in a crash.
+        """
         data = self._directory / "data"
         user = self._server.system_user
-        self._pgserver.pg_ctl(["-w", "-t", "300", "-m", "fast", "restart"], pgdata=data, user=user)
+        # Two at once would find each other's server half started.
+        lock = KernelLock(str(self._directory / "restarts"))
+        lock.acquire()
+        try:
+            self._pgserver.pg_ctl(
+                ["-w", "-t", "300", "-m", mode, "restart"], pgdata=data, user=user
+            )
+        finally:
+            lock.release()
+
+    def is_restarting(self) -> bool:
+        """Whether somebody is restarting the server now."""
+        with (self._directory / "restarts.flock").open("w") as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                return True
+        return False
+
+    def _program(self, name: str) -> str:
+        return str(Path(self._pgserver.__file__).parent / "pginstall" / "bin" / name)
 
     def stop(self) -> None:
         self._server.cleanup()

@@ -22,3 +22,14 @@ def test_faults_cost_no_study_and_repeat_no_run() -> None:
     assert counts.faults["kill"] > 0
     assert counts.outcomes["released"] > 0
     assert counts.is_clean, counts
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")
+def test_faults_of_a_database_server_cost_no_study_and_repeat_no_run() -> None:
+    pytest.importorskip("psycopg")
+    counts = run(STUDIES, 5000, ["postgresql"])
+    assert counts.studies == STUDIES
+    assert counts.faults["crash"] + counts.faults["restart"] > 0
+    assert counts.outcomes["released"] > 0
+    assert counts.is_clean, counts

@@ -13,12 +13,16 @@ import optuna
 import pytest
 from optuna.storages import JournalStorage
 from optuna.storages.journal import JournalFileBackend
+from support import exactly, objective, study_of
 from typer.testing import CliRunner
 
 import optuna_dp as odp
 from optuna_dp.cli import app
 from optuna_dp.errors import InvalidArgumentError, StorageError
 from optuna_dp.protocol.torn_journals import mend_journal, torn_lines
+
+from .checks import release_of
+from .workers import SAMPLERS
 
 RUN = odp.gaussian(4.0)
 # Counts its calls in a file of its own, so that no run can be made twice unseen.
@@ -80,21 +84,22 @@ def torn(path: Path) -> Path:
         direction="maximize",
     )
     study.optimize(lambda trial: trial.suggest_float("x", 0.0, 1.0))
-    lines = path.read_bytes().splitlines(keepends=True)
-    glued = b'{"op_code":8,"worker' + lines[-1]
-    path.write_bytes(b"".join([*lines, glued, lines[-1][:20]]))
+    *lines, last = path.read_bytes().splitlines(keepends=True)
+    glued = b'{"op_code":8,"worker' + last
+    path.write_bytes(b"".join([*lines, b'{"op_code":8,"worker\n', glued, last[:20]]))
     return path
 
 
-def test_torn_lines_are_dropped_and_a_copy_is_kept(tmp_path: Path) -> None:
+def test_torn_parts_are_dropped_and_whole_records_and_a_copy_are_kept(tmp_path: Path) -> None:
     path = torn(tmp_path / "tuning.log")
     before = path.read_bytes()
-    count = len(before.splitlines())
+    *lines, _, glued, _ = before.splitlines(keepends=True)
     mended = mend_journal(path)
-    assert mended.dropped == (count - 1, count)
+    assert mended.dropped == (len(lines) + 1, len(lines) + 3)
+    assert mended.cut == (len(lines) + 2,)
     assert mended.copy is not None
     assert mended.copy.read_bytes() == before
-    assert path.read_bytes() == b"".join(before.splitlines(keepends=True)[:-2])
+    assert path.read_bytes() == b"".join([*lines, glued.removeprefix(b'{"op_code":8,"worker')])
     assert mend_journal(path).copy is None
     study = optuna.load_study(
         study_name="s", storage=JournalStorage(JournalFileBackend(str(path)))
@@ -102,17 +107,75 @@ def test_torn_lines_are_dropped_and_a_copy_is_kept(tmp_path: Path) -> None:
     assert odp.release(study, RUN, vouched="a test").params is not None
 
 
+RECORD = (
+    b'{"op_code":8,"worker_id":"a","system_attr":{"op_code":{"{":[1,"}"]},"b":"{\\"c\\":1}"}}\n'
+)
+
+
+def test_wherever_a_record_was_torn_the_one_behind_it_is_kept(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    for end in range(1, len(RECORD)):
+        path.write_bytes(RECORD + RECORD[:end] + RECORD)
+        assert mend_journal(path).cut == (2,)
+        assert path.read_bytes() == RECORD * 2
+
+
+class Torn(JournalFileBackend):
+    """A journal on which, before the n-th record from now, another worker's was torn."""
+
+    left = 10**9
+
+    def append_logs(self, logs: list[dict[str, Any]]) -> None:
+        self.left -= 1
+        if not self.left:
+            with Path(self._file_path).open("ab") as file:
+                file.write(RECORD[:30])
+        super().append_logs(logs)
+
+
+@pytest.mark.parametrize("name", ["rand_tune", "dp_hypo_any", "budget"])
+@pytest.mark.parametrize("record", range(1, 12))
+def test_a_record_behind_a_torn_one_costs_no_study(name: str, record: int, tmp_path: Path) -> None:
+    """Its worker cannot read it, and goes on until its next record."""
+    path = tmp_path / "tuning.log"
+    backend = Torn(str(path))
+    runs = []
+
+    def run(trial: optuna.Trial) -> float:
+        runs.append(trial.number)
+        score: float = objective(trial)
+        return score
+
+    sampler = SAMPLERS[name]
+    study = study_of(sampler(exactly(4)), storage=JournalStorage(backend), study_name="s")
+    study.optimize(run, n_trials=1)
+    backend.left = record
+    with pytest.raises(StorageError, match="torn"):
+        study.optimize(run)
+    assert mend_journal(path).cut
+    study = optuna.load_study(
+        study_name="s",
+        storage=JournalStorage(JournalFileBackend(str(path))),
+        sampler=sampler(exactly(4)),
+    )
+    odp.recover(study, fail=[trial.number for trial in odp.recover(study)])
+    study.optimize(run)
+    assert release_of(study, RUN).params is not None
+    assert len(runs) == len(set(runs))
+
+
 def test_the_command_says_what_is_torn_and_what_it_drops(tmp_path: Path) -> None:
     path = torn(tmp_path / "tuning.log")
     count = len(path.read_bytes().splitlines())
     refused = CliRunner().invoke(app, ["recover", str(path), "s"])
     assert refused.exit_code == 2
-    assert f"2 of its lines are torn, the first is line {count - 1}" in refused.stderr
+    assert f"3 of its lines are torn, the first is line {count - 2}" in refused.stderr
     assert f"optuna-dp recover {path} s --mend" in refused.stderr
     assert "Traceback" not in refused.stderr
     mended = CliRunner().invoke(app, ["recover", str(path), "s", "--mend"])
     assert mended.exit_code == 0
-    assert f"Dropped 2 torn of {count} lines: {count - 1}, {count}." in mended.stdout
+    assert f"Dropped 2 torn of {count} lines: {count - 2}, {count}." in mended.stdout
+    assert f"at the end of 1 torn of {count} lines: {count - 1}." in mended.stdout
     assert "No trial is open." in mended.stdout
     again = CliRunner().invoke(app, ["recover", str(path), "s", "--mend", "--json"])
     assert json.loads(again.stdout)["mended"]["copy"] is None
