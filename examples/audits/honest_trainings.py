@@ -48,11 +48,11 @@ def train(canaries, data, *, noise, rate, steps, lr, classes, fault=False):
     return weights
 
 
-def objective(trial, data, **settings):
+def objective(trial, data, *, size, **settings):
     lr = trial.suggest_float("lr", 0.1, 4.0, log=True)
     weights = train(None, data, lr=lr, **settings)
     right = probabilities(weights, np.asarray(data[0])).argmax(axis=1) == data[1]
-    return odp.scoring.private_accuracy(right, size=len(right), noise_multiplier=8.0)
+    return odp.scoring.private_accuracy(right, size=size, noise_multiplier=8.0)
 
 
 def main() -> None:
@@ -78,7 +78,9 @@ def main() -> None:
             odp.scoring.score_event(8.0),
         )
         report = odp.check_objective(
-            lambda trial, given, s=settings: objective(trial, given, **s), event, data=data
+            lambda trial, given, n=size, s=settings: objective(trial, given, size=n, **s),
+            event,
+            data=data,
         )
         found = audit_training(
             lambda canaries, given, s=settings: train(canaries, given, lr=1.0, **s),

@@ -34,8 +34,10 @@ from optuna_dp.testing.draws import Draws, is_users
 from optuna_dp.testing.gradient_steps import Steps, watching_optimizers
 from optuna_dp.testing.privacy_warnings import noting_privacy_warnings
 from optuna_dp.testing.randomness import Randomness
+from optuna_dp.testing.watched_fits import Fit, watching_fits
 from optuna_dp.testing.watched_libraries import Spending, watching_libraries
 from optuna_dp.testing.watched_opacus import OpacusRun, opacus_is_loaded, watching_opacus
+from optuna_dp.testing.watched_scores import NoisyScore, watching_scores
 from optuna_dp.training.judgement import RunJudgement, judge
 from optuna_dp.training.run_endings import settle
 from optuna_dp.training.trial_notes import BY_ENGINE, TRAINING, claims
@@ -67,6 +69,8 @@ class CheckedRun:
         is_enforced: Whether :func:`optuna_dp.train` made its training.
         privacy_warnings: What other libraries warned of, where the warning names privacy.
         spendings: What private trainers of other libraries spent, by their own word.
+        fits: What such trainers were given.
+        scores: The noisy scores of this package that it computed.
     """
 
     params: dict[str, Any] = field(default_factory=dict)
@@ -89,6 +93,8 @@ class CheckedRun:
     seconds: float = 0.0
     privacy_warnings: list[str] = field(default_factory=list)
     spendings: list[Spending] = field(default_factory=list)
+    fits: list[Fit] = field(default_factory=list)
+    scores: list[NoisyScore] = field(default_factory=list)
     is_enforced: bool = False
 
     def outcome(self) -> str:
@@ -141,6 +147,11 @@ class Bench:
         self._limit, self._progress = time_limit, progress
         self.runs = 0
 
+    @property
+    def relation(self) -> str | None:
+        """The neighbouring relation of the study; None if it is not known."""
+        return None if self._plan is None else self._plan.neighboring_relation
+
     def run(
         self,
         words: str,
@@ -178,6 +189,8 @@ class Bench:
                 storage.watching(trial_id_of(trial)) as reads,
                 noting_privacy_warnings(run.privacy_warnings),
                 watching_libraries(run.spendings),
+                watching_fits(run.fits, lambda: len(run.spendings)),
+                watching_scores(run.scores),
             ):
                 self.randomness.seed(seed)
                 if draws:

@@ -35,6 +35,10 @@ if TYPE_CHECKING:
 # all. Where a model saturates, on one side or far out, a record has no gradient.
 _SCALES = (-1e3, 1e3, -10.0, 10.0)
 _MOST_NEIGHBOURS = 8
+# A trainer of another library is given all records at once: a large one and a small one will do.
+_ENOUGH_FITS = 2
+# Another label may be predicted as well, or as badly, as the one before.
+_ENOUGH_UNTOUCHED = 3
 
 NORMALISATION = "BatchNorm and statistics of private records"
 CLIPPING = f"clipping, {NORMALISATION}"
@@ -195,7 +199,17 @@ def check_objective(
     check.findings += hints_at(objective)
     return ObjectiveReport(
         check.found(),
-        (*faults.not_checked(check.stages, check.records, check.moved), *check.unknown),
+        (
+            *faults.not_checked(check.stages, check.records, check.moved),
+            *faults.not_checked_of_origins(
+                [run for _, pair in check.stages for run in pair],
+                "public" if public_score else "private",
+                check.records,
+                record_moves_a_fit=check.fits_moved,
+                record_is_untouched=check.was_untouched,
+            ),
+            *dict.fromkeys(check.unknown),
+        ),
         bench.runs,
     )
 
@@ -245,9 +259,10 @@ class _Check:
         self.stages: list[tuple[Stage, list[CheckedRun]]] = []
         self.records = 0 if data is None else records_in(data)
         self.moved: bool | None = None
+        self.fits_moved = self.was_untouched = False
         self._bench, self._scores, self._data = bench, scores, data
         self._seeds: list[int] = []
-        self._repeats = False
+        self._repeats = self._fits_repeat = False
 
     @property
     def _may_go_on(self) -> bool:
@@ -271,6 +286,9 @@ class _Check:
                     seed = secrets.randbits(63)
                     variant_run = self._bench.run(words, stage, seed, base, objective=on(variant))
                     self.findings += faults.of_other_data(words, variant_run, base)
+                    if records_in(variant) < self.records:
+                        pair = self.stages[-1][1]
+                        self.findings += faults.of_sizes(pair, variant_run, self._bench.relation)
         finally:
             self._bench.randomness.restore()
 
@@ -342,6 +360,7 @@ class _Check:
         # What only the very first run has set, no later one shows.
         unlike = first_run is not None and repeated(2, first_run).outcome() != first_run.outcome()
         self._repeats = pair[0].outcome() == repeat.outcome()
+        self._fits_repeat = bool(repeat.fits) and pair[0].fits == repeat.fits
         if not self._repeats:
             third = repeated(0, pair[0])
 
@@ -393,31 +412,48 @@ class _Check:
     def _neighbours(self, on: Callable[[Any], _Objective]) -> None:
         """Replaces one record after the other, with the randomness of the last stage's first run.
 
-        Ends when four have moved a step.
+        Ends when enough of them have moved the training, or one shows a fault.
         """
         stage, (base, *_) = self.stages[-1]
-        moves = 0
-        if self._repeats and base.steps.sums and stage.event is not None:
-            rows = list(_rows(base.batches.sets, self.records))[:_MOST_NEIGHBOURS]
-            for number, row in enumerate(rows):
-                data = with_odd_record(self._data, row, _SCALES[number % len(_SCALES)])
-                odd = self._bench.run(
-                    "one record replaced", stage, self._seeds[0], base, objective=on(data)
-                )
+        sees_steps = self._repeats and bool(base.steps.sums) and stage.event is not None
+        step_moves = fit_moves = 0
+        untouched: list[CheckedRun] = []
+        rows = list(_rows(base.batches.sets, self.records))[:_MOST_NEIGHBOURS]
+        for number, row in enumerate(rows if sees_steps or self._fits_repeat else []):
+            data = with_odd_record(self._data, row, _SCALES[number % len(_SCALES)])
+            odd = self._bench.run(
+                "one record replaced", stage, self._seeds[0], base, objective=on(data)
+            )
+            faults_of_record = []
+            if sees_steps:
                 fault = faults.of_neighbour(base, odd, stage)
-                moves += fault is not None or not gradient_steps.same(base.steps, odd.steps)
-                if fault is not None:
-                    self.findings.append(fault)
-                if fault is not None or moves == len(_SCALES):
-                    break
-        self.moved = moves > 0
+                faults_of_record += [] if fault is None else [fault]
+                step_moves += fault is not None or not gradient_steps.same(base.steps, odd.steps)
+            if self._fits_repeat:
+                faults_of_record += faults.of_replaced_in_fits(base, odd, stage, self._scores)
+                fit_moves += base.fits != odd.fits
+            if faults.is_same_training(base, odd):
+                untouched.append(odd)
+            self.findings += faults_of_record
+            has_enough = step_moves >= len(_SCALES) or fit_moves >= _ENOUGH_FITS
+            if self._scores == "public":
+                has_enough = has_enough and len(untouched) >= _ENOUGH_UNTOUCHED
+            if faults_of_record or has_enough:
+                break
+        self.moved, self.fits_moved = step_moves > 0, fit_moves > 0
+        # A training that no record moves may be one on public records, and not the one paid for.
+        if self._scores == "public" and self._repeats and (self.moved or self.fits_moved):
+            self.was_untouched = bool(untouched)
+            self.findings += faults.of_scores_of_untouched(base, untouched, stage)
 
 
 def _rows(batches: Sequence[Any], records: int) -> Iterator[int]:
-    """Yields records to replace: of the first batch if it is known, else any."""
+    """Yields records to replace: of the first batch if it is known, then any, even and odd."""
     for batch in batches[:1]:
         yield from batch[:4].tolist()
-    yield from (records * (2 * i + 1) // (2 * _MOST_NEIGHBOURS) for i in range(_MOST_NEIGHBOURS))
+    for i in range(_MOST_NEIGHBOURS):
+        row = records * (2 * i + 1) // (2 * _MOST_NEIGHBOURS)
+        yield min(row - row % 2 + i % 2, records - 1)
 
 
 def _of_a_score(run: CheckedRun) -> str:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
+import numpy as np
 from dp_accounting import dp_event
 
 from optuna_dp.accounting.kinds.approximate import ApproximateDpEvent
@@ -17,10 +18,17 @@ from optuna_dp.testing import gradient_steps as gradients
 from optuna_dp.testing import watched_opacus as opacus
 from optuna_dp.testing.checked_run import CheckedRun, Stage, can_be_limited
 from optuna_dp.testing.stated_training import StatedTraining, alternatives, answers_in
+from optuna_dp.testing.watched_fits import changed_settings, moved
+from optuna_dp.testing.watched_scores import paid_scores, spent_precision
 
 _ADD_NOISE = (
     "If it is made of private records, add noise and pay for it (odp.scoring.private_accuracy); "
     "if they are public, say public_score=True."
+)
+_BOUNDS = "bounds of the records"
+_PUBLIC_BOUNDS = (
+    "Give what is possible at all (an age of 0 to 120), the range of a public table, or a private "
+    "estimate that the event charges for."
 )
 
 
@@ -56,9 +64,11 @@ def of_pair(
     yield from _of_seeds(runs, stage)
     yield from _of_privacy_warnings(runs if first_run is None else [first_run, *runs])
     yield from _of_libraries(runs, stage)
+    yield from _of_bounds(runs if first_run is None else [first_run, *runs])
     yield from _of_reads(runs)
     yield from of_endings(runs)
     if scores == "private":
+        yield from _of_score_noise(runs, stage)
         # What other trials are made of says nothing about this one's score.
         if not any(run.reads for run in runs):
             yield from _of_scores(runs, first_run, stage)
@@ -235,6 +245,159 @@ def _of_libraries(runs: Sequence[CheckedRun], stage: Stage) -> Iterator[Finding]
             "State what is spent, pure_dp(epsilon) or approximate_dp(epsilon, delta), with one "
             "for each fit; or give the trainer the epsilon of the run, "
             "1 / run.noise_multiplier where the plan says pure_dp(1 / noise).",
+        )
+
+
+def _of_bounds(runs: Sequence[CheckedRun]) -> Iterator[Finding]:
+    """Yields bounds and norms that are extremes of the records that a trainer is given."""
+    names = {(fit.library, name) for run in runs for fit in run.fits for name in fit.from_extremes}
+    for library, name in sorted(names):
+        yield Finding(
+            _BOUNDS,
+            f"{library} is given a {name} that equals extremes of the records to the last digit. "
+            "If it was computed from private records, its epsilon is false.",
+            _PUBLIC_BOUNDS,
+            certain=False,
+            about=name,
+        )
+
+
+def of_replaced_in_fits(
+    base: CheckedRun,
+    odd: CheckedRun,
+    stage: Stage,
+    scores: Literal["private", "public", "none"],
+) -> Iterator[Finding]:
+    """Yields what depends on the records in what trainers of other libraries are given.
+
+    Only fits before which nothing private was computed are compared: what depends on the records
+    by a private statistic may have been paid for.
+
+    Args:
+        base: A run whose fits are the same if it is repeated with the same randomness.
+        odd: The same with one record replaced.
+        stage: What it is a run of.
+        scores: What the scores are computed on.
+    """
+    certain = not _may_pay_for_statistics(base, stage, scores)
+    for fit, odd_fit in zip(base.fits, odd.fits, strict=False):
+        if fit.spent_before or odd_fit.spent_before or fit.library != odd_fit.library:
+            return
+        settings = changed_settings(fit, odd_fit)
+        if settings:
+            yield Finding(
+                _BOUNDS,
+                f"Another record gives another {' and '.join(settings)} for {fit.library}: it is "
+                "computed from the records, and no noise was seen in it.",
+                _PUBLIC_BOUNDS,
+                certain=certain,
+                about=settings[0],
+            )
+            return
+        moved_records, count = moved(fit, odd_fit)
+        if 2 * moved_records > count:
+            yield Finding(
+                "statistics of the records",
+                f"One record changes {moved_records} of the {count} records that {fit.library} is "
+                "given: they were scaled, centred or projected by numbers computed from all.",
+                "Scale by public constants, or by private statistics that the event charges for.",
+                certain=certain,
+            )
+            return
+
+
+def _may_pay_for_statistics(
+    run: CheckedRun, stage: Stage, scores: Literal["private", "public", "none"]
+) -> bool:
+    """Returns whether an event may charge for more than the seen trainings and the score."""
+    if stage.event is None:
+        return True
+    return answers_in(stage.event) > len(run.spendings) + (scores == "private")
+
+
+def is_same_training(run: CheckedRun, odd: CheckedRun) -> bool:
+    """Returns whether two runs took the very same steps, and gave trainers the very same."""
+    if odd.value is None or not (run.steps.count or run.fits):
+        return False
+    steps = run.steps.sums, odd.steps.sums
+    return (
+        run.fits == odd.fits
+        and run.steps.count == odd.steps.count == len(steps[0]) == len(steps[1])
+        and all(map(np.array_equal, *steps))
+    )
+
+
+def of_scores_of_untouched(
+    base: CheckedRun, untouched: Sequence[CheckedRun], stage: Stage
+) -> Iterator[Finding]:
+    """Yields what public scores show if a record that no training has met changes them.
+
+    Args:
+        base: A run that gives the same if it is repeated with the same randomness.
+        untouched: The same with one record replaced, whose trainings are the same.
+        stage: What it is a run of.
+    """
+    if any(odd.value != base.value for odd in untouched):
+        yield Finding(
+            "score of private records",
+            "A record that is in no step of the training changes the score, which is said to be "
+            "computed on public records.",
+            "Score on records that are public, and not among the data; or hold back a private "
+            "part by optuna_dp.partition and pay for the score's noise.",
+            certain=not _may_pay_for_statistics(base, stage, "public"),
+        )
+
+
+def _of_score_noise(runs: Sequence[CheckedRun], stage: Stage) -> Iterator[Finding]:
+    """Yields noisy scores that cost more than the event pays for scores."""
+    for run in runs:
+        if stage.event is None or not run.scores:
+            return
+        paid = paid_scores(stage.event, accounted=len(run.spendings))
+        is_paid = spent_precision(run.scores) <= paid.precision * (1.0 + 1e-6)
+        if is_paid or not (paid.is_known or paid.answers):
+            continue
+        noise = " and ".join(f"{score.noise_multiplier:.4g}" for score in run.scores)
+        count = len(run.scores)
+        together = f", together as one of {spent_precision(run.scores) ** -0.5:.4g}"
+        pays = (
+            f"as much as one score of noise multiplier {paid.precision**-0.5:.4g} costs"
+            if paid.precision
+            else "no score"
+        )
+        yield Finding(
+            "score noise",
+            f"A run computes {count} noisy score{'s' * (count > 1)} of noise multiplier "
+            f"{noise}{together if count > 1 else ''}, and the event pays for {pays}.",
+            "Give the score the noise that the event states (score_event(...), or run.score under "
+            "a plan), and compose one event for each score.",
+            certain=paid.is_known,
+        )
+        return
+
+
+def of_sizes(
+    runs: Sequence[CheckedRun], missing: CheckedRun, relation: str | None
+) -> Iterator[Finding]:
+    """Yields scores that are divided by the number of records.
+
+    Args:
+        runs: Runs on all records.
+        missing: A run on all but one.
+        relation: The neighbouring relation; None if it is not known.
+    """
+    sizes = {tuple(score.size for score in run.scores) for run in runs}
+    sizes_of_missing = tuple(score.size for score in missing.scores)
+    if len(sizes) != 1 or relation == "replace_one" or missing.value is None:
+        return
+    (before,) = sizes
+    if before and len(before) == len(sizes_of_missing) and before != sizes_of_missing:
+        yield Finding(
+            "size of the score",
+            f"The score's size is {before[0]} with all records and {sizes_of_missing[0]} if one "
+            "is missing. If a record may be added or removed, the number of records is private.",
+            "Give a number that was fixed beforehand: size=1000, not size=len(y).",
+            certain=relation == "add_or_remove_one",
         )
 
 
@@ -625,8 +788,9 @@ def not_checked(
             )
     elif not records:
         yield (
-            "failures on other data, clipping, BatchNorm, and who joins the batches: give data= "
-            "(--data NAME; the objective then takes the data as its second argument)."
+            "failures on other data, what is done with the records before the training, clipping, "
+            "BatchNorm, and who joins the batches: give data= (--data NAME; the objective then "
+            "takes the data as its second argument)."
         )
     elif trainings:
         if not step_has_moved:
@@ -638,3 +802,42 @@ def not_checked(
             yield "who joins the batches: they are not read from data one after the other."
     if not can_be_limited():
         yield "hangs: no time limit can be set here."
+
+
+def not_checked_of_origins(
+    runs: Sequence[CheckedRun],
+    scores: Literal["private", "public"],
+    records: int,
+    *,
+    record_moves_a_fit: bool,
+    record_is_untouched: bool,
+) -> Iterator[str]:
+    """Yields what could not be looked at of where bounds, scores and their noise come from.
+
+    Args:
+        runs: All that were compared.
+        scores: What the scores are said to be computed on.
+        records: How many records were given; 0 if none.
+        record_moves_a_fit: Whether a record was seen that changes what a trainer is given.
+        record_is_untouched: Whether a record was seen that the training does not meet.
+    """
+    trainers = [fit.library for run in runs for fit in run.fits]
+    trainers += [spending.library for run in runs for spending in run.spendings]
+    if trainers and not record_moves_a_fit:
+        names = " and ".join(dict.fromkeys(trainers))
+        yield f"where the bounds, norms and scales of {names} come from: " + (
+            "no record was seen that changes what it is given."
+            if records
+            else "bounds and norms were compared with the extremes of the records. Give data=."
+        )
+    scored = any(run.value is not None for run in runs)
+    if scores == "private" and scored and not any(run.scores for run in runs):
+        yield (
+            "how much noise the score has: it comes neither from odp.scoring nor from run.score."
+        )
+    if scores == "public" and scored and not record_is_untouched:
+        yield "whether scores are computed on public records only: " + (
+            "no record was seen that the training does not meet."
+            if records
+            else "give all private records as data=, also those that are held back."
+        )

@@ -1,4 +1,4 @@
-"""Hints at what source code shows and a run does not: statistics, splits, checkpoints, seeds.
+"""Hints at what source code shows and a run may not: statistics, splits, checkpoints, seeds.
 
 A name in a source says what may be done with private records, not that it is done. So each finding
 here is a hint, which does not fail a check.
@@ -53,6 +53,8 @@ _CALLS |= dict.fromkeys(
 # What a loop that trains calls, and what keeps the weights of a moment.
 _TRAINS = {"backward", "step"}
 _KEEPS = {"state_dict", "save", "save_pretrained", "save_checkpoint"}
+# Noisy scores, which are divided by a public number.
+_SCORES = {"private_accuracy", "private_mean", "score"}
 # Arguments that hold a seed, and calls whose first argument is one.
 _SEED_ARGUMENTS = {"random_state", "seed", "random_seed"}
 _SEED_CALLS = {
@@ -85,6 +87,8 @@ def hints_in_source(source: str) -> list[Finding]:
                 Finding(kind, f"{name} ({_in_words(lines)}) {problem}", change, False, name)
             )
     hints += _in_training_loops(tree, {hint.name for hint in hints})
+    hints += _of_sizes(calls)
+    hints += _kept_across_runs(tree)
     lines = sorted({call.lineno for call in calls if _has_literal_seed(call)})
     if lines:
         hints.append(
@@ -152,6 +156,119 @@ def _in_training_loops(tree: ast.AST, hint_names: set[str]) -> Iterator[Finding]
             certain=False,
             about="ends on a condition",
         )
+
+
+def _of_sizes(calls: list[ast.Call]) -> Iterator[Finding]:
+    """Yields a hint at noisy scores that are divided by the length of something."""
+    lines = sorted(
+        call.lineno
+        for call in calls
+        if _called(call) in _SCORES
+        for keyword in call.keywords
+        if keyword.arg == "size" and _is_length(keyword.value)
+    )
+    if lines:
+        yield Finding(
+            "size of the score",
+            f"A score is divided by the length of an array ({_in_words(lines)}). If a record may "
+            "be added or removed, the number of private records is private.",
+            "Give a number that was fixed beforehand: size=1000, not size=len(y).",
+            certain=False,
+            about="the length of an array",
+        )
+
+
+def _is_length(node: ast.expr) -> bool:
+    """Returns whether an expression is ``len(a)`` or ``a.shape[0]``."""
+    if isinstance(node, ast.Subscript):
+        return isinstance(node.value, ast.Attribute) and node.value.attr == "shape"
+    return isinstance(node, ast.Call) and _called(node) == "len"
+
+
+def _kept_across_runs(tree: ast.AST) -> Iterator[Finding]:
+    """Yields a hint at objectives that keep the better of two in what outlives the run."""
+    lines = set()
+    for function in ast.walk(tree):
+        if not isinstance(function, ast.FunctionDef):
+            continue
+        arguments = {a.arg for a in (*function.args.posonlyargs, *function.args.args)}
+        if "trial" not in arguments:
+            continue
+        outer_names = _outer_names(function, arguments)
+        for node in ast.walk(function):
+            if isinstance(node, ast.If) and _compares_order(node.test):
+                lines |= {
+                    inner.lineno
+                    for statement in node.body
+                    for inner in ast.walk(statement)
+                    if isinstance(inner, ast.Assign | ast.Call)
+                    and _stored_roots(inner) & outer_names
+                }
+            elif (
+                isinstance(node, ast.Assign)
+                and isinstance(node.value, ast.Call)
+                and _called(node.value) in {"max", "min"}
+                and _stored_roots(node) & outer_names & _roots_in(node.value)
+            ):
+                lines.add(node.lineno)
+    if lines:
+        yield Finding(
+            "kept across runs",
+            "The objective keeps the better of two in a variable that outlives the run "
+            f"({_in_words(sorted(lines))}). If a later run starts with it, or scores it, no "
+            "guarantee covers that run.",
+            "Make what a run uses inside the objective. The best run is chosen by release().",
+            certain=False,
+            about="kept across runs",
+        )
+
+
+def _outer_names(function: ast.FunctionDef, arguments: set[str]) -> set[str]:
+    """Returns the names in a function that outlive a call of it."""
+    declared = {
+        name
+        for node in ast.walk(function)
+        if isinstance(node, ast.Global | ast.Nonlocal)
+        for name in node.names
+    }
+    stored = {
+        node.id
+        for node in ast.walk(function)
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
+    }
+    inner = {node.name for node in ast.walk(function) if isinstance(node, ast.FunctionDef)}
+    return (_roots_in(function) - stored - inner - (arguments - {"self"})) | declared
+
+
+def _compares_order(test: ast.expr) -> bool:
+    return any(
+        isinstance(operator, ast.Gt | ast.GtE | ast.Lt | ast.LtE)
+        for node in ast.walk(test)
+        if isinstance(node, ast.Compare)
+        for operator in node.ops
+    )
+
+
+def _stored_roots(node: ast.AST) -> set[str]:
+    """Returns the variables that a statement changes, by name, item, attribute or ``update``."""
+    if isinstance(node, ast.Assign):
+        return {root for target in node.targets for root in _targets(target)}
+    is_update = isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)
+    if is_update and node.func.attr == "update":  # type: ignore[attr-defined]
+        return _targets(node.func.value)  # type: ignore[attr-defined]
+    return set()
+
+
+def _targets(node: ast.expr) -> set[str]:
+    if isinstance(node, ast.Tuple | ast.List):
+        return {root for element in node.elts for root in _targets(element)}
+    while isinstance(node, ast.Subscript | ast.Attribute):
+        node = node.value
+    return {node.id} if isinstance(node, ast.Name) else set()
+
+
+def _roots_in(tree: ast.AST) -> set[str]:
+    return {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
 
 
 def _calls_one_of(tree: ast.AST, names: set[str]) -> bool:

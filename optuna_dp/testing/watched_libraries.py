@@ -52,8 +52,24 @@ class _Trainer:
 
 
 def _by_accountant(accountant: Any, arguments: tuple[Any, ...], caller: Any) -> Any:
+    model = _outermost_model()
+    if model is not None and accountant is not model.accountant:
+        # A model's accountant is told the sum of what an accountant inside of it was told.
+        return None, None, None
     epsilon, delta = arguments[:2]
     return epsilon, delta, getattr(caller, "random_state", None)
+
+
+def _outermost_model() -> Any:
+    """Returns the model of diffprivlib that is being fitted by no other one; None if none is."""
+    mixin: Any = getattr(sys.modules.get("diffprivlib.validation"), "DiffprivlibMixin", ())
+    frame, outermost = sys._getframe(1), None
+    while frame.f_back is not None:
+        frame = frame.f_back
+        model = frame.f_locals.get("self")
+        if isinstance(model, mixin) and hasattr(model, "accountant"):
+            outermost = model
+    return outermost
 
 
 def _by_attributes(model: Any, arguments: tuple[Any, ...], caller: Any) -> Any:

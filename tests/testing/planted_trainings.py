@@ -107,7 +107,7 @@ class Plain:
 
 def score(weights, data=DATA):
     right = probabilities(weights, np.asarray(data[0])).argmax(axis=1) == data[1]
-    return odp.scoring.private_accuracy(right, size=len(right), noise_multiplier=8.0)
+    return odp.scoring.private_accuracy(right, size=SIZE, noise_multiplier=8.0)
 
 
 def objective(trial, data, fault="", **settings):

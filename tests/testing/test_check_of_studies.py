@@ -9,7 +9,7 @@ from support import logged, simulated
 
 import optuna_dp as odp
 
-from .small_trainings import EVENT, SIZE, X, Y, names, score, train
+from .small_trainings import EVENT, SIZE, TRAINING, X, Y, names, score, train
 
 
 def budgeted(trial):
@@ -91,3 +91,72 @@ def test_failures_that_depend_on_the_data() -> None:
     found = odp.check_objective(fails, EVENT, data=(X, Y)).findings
     assert {f.name for f in found} == {"failure on data"}
     assert {f.about for f in found} >= {"all values are zero", "one record has enormous values"}
+
+
+def test_a_score_with_less_noise_than_the_event_says_is_found() -> None:
+    def objective(noise, count=1):
+        def run(trial):
+            weights = train(trial.suggest_float("rate", 0.1, 1.0))
+            right = (X @ weights > 0) == Y
+            scores = [
+                odp.scoring.private_accuracy(right, size=SIZE, noise_multiplier=noise)
+                for _ in range(count)
+            ]
+            return sum(scores) / count
+
+        return run
+
+    assert names(objective(4.0)) == ["score noise"]
+    assert names(objective(8.0, count=2)) == ["score noise"]
+    assert names(objective(8.0 * 2**0.5, count=2)) == [], "two such scores cost as much as one"
+    assert names(objective(9.0)) == []
+    assert names(objective(8.0), TRAINING) == ["score noise"], "no score is paid for"
+    assert names(objective(4.0), public_score=True) == []
+
+
+def test_noise_of_a_score_that_another_part_may_pay_for_is_no_fault() -> None:
+    opaque = odp.rdp([2.0, 4.0], [0.1, 0.2])
+    may_pay = odp.compose(TRAINING, opaque)
+    assert names(honest_score, may_pay) == []
+    report = odp.check_objective(honest_score, odp.compose(may_pay, odp.gaussian(50.0)))
+    assert [(f.name, f.certain) for f in report.findings] == [("score noise", False)]
+    assert names(honest_score, odp.compose(TRAINING, odp.zcdp(1 / 128))) == []
+    assert names(honest_score, odp.compose(odp.pure_dp(1.0), odp.zcdp(1 / 129))) == ["score noise"]
+
+
+def honest_score(trial):
+    return score(train(trial.suggest_float("rate", 0.1, 1.0)))
+
+
+def test_the_number_of_records_as_size_of_a_score_is_found_where_it_is_private() -> None:
+    def by_length(trial, data):
+        run = odp.fidelity(trial)
+        weights = train(trial.suggest_float("rate", 0.1, 1.0), data)
+        run.spent(simulated(run))
+        return run.score((data[0] @ weights > 0) == data[1], size=len(data[1]))
+
+    def found(relation):
+        plan = odp.plan_budget(
+            epsilon=3.0, records=SIZE, batch_size=4, epochs=1, pilots=0,
+            neighboring_relation=relation,
+        )  # fmt: skip
+        report = odp.check_objective(by_length, plan=plan, data=(X, Y))
+        return {
+            (f.name, f.certain) for f in report.findings if f.about != "the length of an array"
+        }
+
+    assert found("add_or_remove_one") == {("size of the score", True)}
+    assert found("replace_one") == set()
+
+
+def test_how_much_noise_a_score_of_ones_own_has_is_said_not_to_be_known() -> None:
+    def own_noise(trial):
+        weights = train(trial.suggest_float("rate", 0.1, 1.0))
+        return float(np.mean((X @ weights > 0) == Y) + np.random.default_rng().normal(0, 0.1))
+
+    report = odp.check_objective(own_noise, EVENT)
+    assert any("how much noise the score has" in words for words in report.not_checked)
+    report = odp.check_objective(honest_score, EVENT)
+    assert not any("how much noise the score has" in words for words in report.not_checked)
+    report = odp.check_objective(own_noise, TRAINING, public_score=True)
+    assert any("public records only" in words for words in report.not_checked)

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import optuna_dp as odp
+from optuna_dp.testing.watched_fits import _fit
 
 # What these libraries and scikit-learn warn of is not ours to mend.
 pytestmark = pytest.mark.filterwarnings("default")
@@ -11,6 +12,7 @@ pytestmark = pytest.mark.filterwarnings("default")
 RECORDS, SCORE_NOISE = 400, 20.0
 COLUMNS = np.random.default_rng(1).uniform(0, 1, (RECORDS, 3))
 X = np.hstack([COLUMNS, np.ones((RECORDS, 1))]) / 2.0  # within norm 1
+PUBLIC = X[::-1].copy()
 Y = (COLUMNS[:, 0] + COLUMNS[:, 1] > 1).astype(int)
 
 
@@ -93,6 +95,117 @@ def test_an_honest_dp_ebm_is_not_accused():
 )
 def test_a_fault_in_a_dp_ebm_is_found(settings, fault):
     assert fault in faults(boosting(**settings), event_of(1.0, 1e-6))
+
+
+def test_bounds_that_are_extremes_of_the_records_are_a_hint():
+    for objective, event in (
+        (logistic_regression(data_norm=float(np.linalg.norm(X, axis=1).max())), event_of(1.0)),
+        (
+            boosting(privacy_bounds=list(zip(COLUMNS.min(0), COLUMNS.max(0), strict=True))),
+            event_of(1.0, 1e-6),
+        ),
+    ):
+        report = odp.check_objective(objective, event)
+        assert [found.name for found in report.findings] == ["bounds of the records"]
+        assert report.ok, "they may be public all the same"
+
+
+def test_extremes_in_steps_are_a_hint_if_all_bounds_are_such_and_not_if_one_is():
+    grey = np.round(16 * COLUMNS) / 16 * np.array([1.0, 0.9375, 0.8125])
+    grey[0], grey[1] = 0.0, [1.0, 0.9375, 0.8125]
+    extremes = [*zip(grey.min(0), grey.max(0), strict=True)]
+    models = pytest.importorskip("interpret.privacy")
+
+    def hints(bounds):
+        model = models.DPExplainableBoostingClassifier(privacy_bounds=bounds)
+        return _fit("DP-EBM", model, (grey, Y), {}, 0).from_extremes
+
+    quarters = grey + np.array([0.25, 0.5, 0.125])
+    assert hints([(0, 1)] * 3) == ()
+    assert hints(extremes) == ()  # two numbers with a fraction may be chance
+    model = models.DPExplainableBoostingClassifier(
+        privacy_bounds=[*zip(quarters.min(0), quarters.max(0), strict=True)]
+    )
+    assert _fit("DP-EBM", model, (quarters, Y), {}, 0).from_extremes == ("privacy_bounds",)
+
+
+def on_data(settings_of, scale=lambda x: x):
+    """An objective that takes its records, and computes its settings from them."""
+    models = pytest.importorskip("diffprivlib.models")
+
+    def objective(trial, data):
+        trial.suggest_float("unused", 0, 1)
+        x, y = scale(np.asarray(data[0])), data[1]
+        given = {"data_norm": 1.0, "fit_intercept": False} | settings_of(x)
+        model = models.LogisticRegression(epsilon=1.0, **given).fit(x, y)
+        correct = np.asarray(model.predict(x) == y)
+        return odp.scoring.private_accuracy(correct, size=RECORDS, noise_multiplier=SCORE_NOISE)
+
+    return objective
+
+
+def findings_on_data(objective, event):
+    report = odp.check_objective(objective, event, data=(X, Y))
+    found = {(finding.name, finding.certain) for finding in report.findings}
+    # diffprivlib's own: it refuses data of one class.
+    return found - {("failure on data", True)}, report
+
+
+def test_nothing_is_found_where_bounds_and_scales_are_public():
+    findings, report = findings_on_data(on_data(lambda x: {}, lambda x: x / 1.25), event_of(1.0))
+    assert findings == set(), str(report)
+    assert not any("come from" in sentence for sentence in report.not_checked)
+
+
+def test_bounds_that_follow_a_record_are_a_fault():
+    def largest(x):
+        return {"data_norm": 1.1 * float(np.linalg.norm(x, axis=1).max())}
+
+    findings, _ = findings_on_data(on_data(largest), event_of(1.0))
+    assert ("bounds of the records", True) in findings
+
+
+def test_records_that_were_scaled_by_all_records_are_a_fault():
+    def standardised(x):
+        return (x - x.mean(0)) / (1e-9 + x.std(0)) / 10
+
+    findings, _ = findings_on_data(on_data(lambda x: {}, standardised), event_of(1.0))
+    assert ("statistics of the records", True) in findings
+    paid = odp.compose(event_of(1.0), odp.gaussian(5.0))
+    findings, _ = findings_on_data(on_data(lambda x: {}, standardised), paid)
+    assert ("statistics of the records", False) in findings, "the event may pay for them"
+
+
+def test_a_private_scaler_of_diffprivlib_is_not_accused():
+    models = pytest.importorskip("diffprivlib.models")
+
+    def privately_scaled(x):
+        scaler = models.StandardScaler(epsilon=1.0, bounds=(np.zeros(4), np.ones(4)))
+        scaled = scaler.fit_transform(np.clip(x, 0, 1))
+        return scaled / np.maximum(1, np.linalg.norm(scaled, axis=1, keepdims=True))
+
+    event = odp.compose(odp.pure_dp(1.0), event_of(1.0))
+    findings, report = findings_on_data(on_data(lambda x: {}, privately_scaled), event)
+    assert findings == set(), str(report)
+
+
+def test_a_public_score_that_changes_with_a_record_held_back_is_a_fault():
+    models = pytest.importorskip("diffprivlib.models")
+
+    def objective(trial, data):
+        trial.suggest_float("unused", 0, 1)
+        x, y = np.asarray(data[0]), np.asarray(data[1])
+        model = models.LogisticRegression(epsilon=1.0, data_norm=1.0, fit_intercept=False)
+        model.fit(x[::2], y[::2])
+        scored = (x[1::2], y[1::2]) if scores_on_private else (PUBLIC, Y[::-1])
+        return float(np.mean(model.predict_proba(scored[0])[:, 1] * scored[1]))
+
+    event = odp.pure_dp(1.0)
+    for scores_on_private in (True, False):
+        report = odp.check_objective(objective, event, data=(X, Y), public_score=True)
+        names = {finding.name for finding in report.findings if finding.certain}
+        names -= {"failure on data"}  # diffprivlib's own: it refuses data of one class
+        assert names == ({"score of private records"} if scores_on_private else set())
 
 
 def test_a_plan_compares_what_diffprivlib_recorded():

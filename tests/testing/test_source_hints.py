@@ -83,6 +83,47 @@ def test_a_training_loop_that_takes_all_its_steps_gives_no_hint(source: str) -> 
     assert hints_in_source(source) == []
 
 
+KEEPS = {
+    "an item": "    if accuracy > BEST['score']:\n        BEST['state'] = weights\n",
+    "an update": "    if accuracy > BEST['score']:\n        BEST.update(state=weights)\n",
+    "a global": "    global best\n    if loss < best:\n        best = loss\n",
+    "the larger": "    global best\n    best = max(best, accuracy)\n",
+}
+
+
+@pytest.mark.parametrize("kind", KEEPS)
+def test_an_objective_that_keeps_the_better_of_two_runs_is_a_hint(kind: str) -> None:
+    (hint,) = hints_in_source("def objective(trial):\n" + KEEPS[kind])
+    assert (hint.name, hint.certain) == ("kept across runs", False)
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "def objective(trial):\n    best = 0\n    for a in steps:\n        best = max(best, a)\n",
+        "def objective(trial):\n    if not run.is_pilot:\n        MODELS['last'] = weights\n",
+        "def objective(trial):\n    if depth > 3:\n        trial.suggest_float('x', 0, 1)\n",
+        "def train(rate):\n    if loss < best['loss']:\n        best['loss'] = loss\n",
+        "def objective(trial):\n    MODELS[trial.number] = train()\n",
+    ],
+)
+def test_what_a_run_keeps_for_itself_gives_no_hint(source: str) -> None:
+    assert hints_in_source(source) == []
+
+
+def test_a_size_that_is_the_length_of_an_array_is_a_hint() -> None:
+    for size in ("len(y)", "y.shape[0]"):
+        (hint,) = hints_in_source(f"run.score(right, size={size})\n")
+        assert (hint.name, hint.certain) == ("size of the score", False)
+    for line in (
+        "run.score(right, size=RECORDS)",
+        "run.score(right, size=self.size)",
+        "private_accuracy(right, size=1000)",
+        "rng.normal(size=len(y))",
+    ):
+        assert hints_in_source(line + "\n") == []
+
+
 class PrivacyLeakWarning(RuntimeWarning):
     """Has the name of diffprivlib's."""
 
