@@ -5,7 +5,7 @@ A small network learns handwritten digits (scikit-learn's, offline) with DP-SGD 
 rate. Since the noise is tuned, a run costs what its worst setting costs. Each run keeps its model
 as an artifact; only the winner's is released.
 
-    pip install torch==2.13.0 && pip install "optuna-dp[opacus]"
+    pip install torch==2.13.0 && pip install ".[opacus]"
     python examples/opacus_digits.py
 
 Takes seconds on a CPU.

@@ -3,7 +3,7 @@
 Small networks of random size, records, noise and hyperparameters, by turns with Opacus and by
 hand; each is checked as an objective and audited as a training, both with its records.
 
-    pip install torch==2.13.0 && pip install "optuna-dp[opacus]"
+    pip install torch==2.13.0 && pip install ".[opacus]"
     OMP_NUM_THREADS=1 python examples/audits/honest_torch_trainings.py --tries 200
 
 ``README.md`` beside it has what it found.

@@ -3,7 +3,7 @@
 A small network on scikit-learn's digits, with gradient canaries in every step. Each try is a
 training of its own and an audit of it.
 
-    pip install torch==2.13.0 && pip install "optuna-dp[opacus]"
+    pip install torch==2.13.0 && pip install ".[opacus]"
     OMP_NUM_THREADS=1 python examples/audits/one_training.py --tries 100
 
 ``README.md`` beside it has what it found.

@@ -3,7 +3,7 @@
     python postgres.py start    # prints its URL
     python postgres.py stop     # stops it and deletes its data
 
-Needs ``pip install "optuna-dp[test]"`` (package pgserver; Python below 3.13). For work, use the
+Needs ``pip install ".[test]"`` (package pgserver; Python below 3.13). For work, use the
 PostgreSQL that somebody looks after.
 """
 

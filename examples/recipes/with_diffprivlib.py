@@ -1,6 +1,6 @@
 """A logistic regression of diffprivlib, its regularization chosen within epsilon 2.35.
 
-    pip install "scikit-learn<1.8" diffprivlib optuna-dp
+    pip install "scikit-learn<1.8" diffprivlib .
     python with_diffprivlib.py
     optuna-dp check with_diffprivlib.py:objective --event EVENT
 

@@ -1,6 +1,6 @@
 """The last layer of a vision model, trained within epsilon 3 on features that stay as they are.
 
-    pip install torch==2.13.0 && pip install transformers "optuna-dp[torch]"
+    pip install torch==2.13.0 && pip install transformers ".[torch]"
     python with_frozen_features.py
     optuna-dp check with_frozen_features.py:objective --plan PLAN
 

@@ -1,6 +1,6 @@
 """A small BERT trained by Hugging Face's Trainer and Opacus within epsilon 3, once.
 
-    pip install torch==2.13.0 && pip install transformers accelerate "optuna-dp[opacus]"
+    pip install torch==2.13.0 && pip install transformers accelerate ".[opacus]"
     python with_hugging_face.py
     optuna-dp check with_hugging_face.py:objective --plan PLAN
 

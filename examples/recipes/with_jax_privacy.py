@@ -1,6 +1,6 @@
 """A softmax regression trained with JAX Privacy within epsilon 3, once.
 
-    pip install jax-privacy optuna-dp
+    pip install jax-privacy .
     python with_jax_privacy.py
     optuna-dp check with_jax_privacy.py:objective --plan PLAN
 

@@ -1,6 +1,6 @@
 """A network trained by PyTorch Lightning and Opacus within epsilon 3, once.
 
-    pip install torch==2.13.0 && pip install lightning "optuna-dp[opacus]"
+    pip install torch==2.13.0 && pip install lightning ".[opacus]"
     python with_lightning.py
     optuna-dp check with_lightning.py:objective --plan PLAN
 

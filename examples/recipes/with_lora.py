@@ -1,6 +1,6 @@
 """A small GPT-2 fine-tuned by LoRA within epsilon 3, once, with the library's own steps.
 
-    pip install torch==2.13.0 && pip install transformers peft "optuna-dp[torch]"
+    pip install torch==2.13.0 && pip install transformers peft ".[torch]"
     python with_lora.py
     optuna-dp check with_lora.py:objective --plan PLAN
 

@@ -2,7 +2,7 @@
 
     pip install --no-deps smartnoise-synth smartnoise-sql "mbi<2"  # else PyTorch with CUDA comes
     pip install "pandas<3" jax optax chex opt-einsum networkx disjoint-set faker graphviz \
-        "antlr4-python3-runtime==4.9.3" scikit-learn optuna-dp
+        "antlr4-python3-runtime==4.9.3" scikit-learn .
     python with_smartnoise.py
     optuna-dp check with_smartnoise.py:objective --plan PLAN --quick
 

@@ -2,7 +2,7 @@
 
     echo "dp-accounting>=0.6" > newer.txt        # TensorFlow Privacy 0.9 asks for 0.4.3
     uv pip install --override newer.txt "tensorflow-cpu==2.15.*" tensorflow-privacy==0.9.0 \
-        scikit-learn optuna-dp
+        scikit-learn .
     python with_tensorflow_privacy.py
     optuna-dp check with_tensorflow_privacy.py:objective --plan PLAN
 """

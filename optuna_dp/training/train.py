@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
+from optuna.study import StudyDirection
 
 from optuna_dp import validation
 from optuna_dp.errors import InvalidArgumentError, MissingExtraError, PlanError
@@ -46,6 +47,7 @@ from optuna_dp.training.trial_notes import (
 )
 
 if TYPE_CHECKING:
+    from optuna.study import Study
     from optuna.trial import Trial
 
 _PROGRESS_LINES = 20
@@ -178,7 +180,8 @@ def train(
             **one** record, without a batch axis, to a number. For a language model and records of
             token ids: ``lambda model, ids: model(input_ids=ids[None], labels=ids[None]).loss``.
             A record that is a mapping is one argument.
-        score: "accuracy": the share of records about which the model is right.
+        score: "accuracy": the share of records about which the model is right; in a study with
+            ``direction="maximize"`` only.
         record_score: In place of ``score``: from the model and the parts of one record, as for
             ``record_loss``, to a number in [0, 1]. Numbers outside are clipped, and what is not a
             number counts as 0. The model is in evaluation mode.
@@ -214,8 +217,9 @@ def train(
         The trained model, its score and its rate.
 
     Raises:
-        InvalidArgumentError: If an argument is not allowed, or the loss or the score cannot be
-            computed for one record alone. Nothing was trained and nothing is charged then.
+        InvalidArgumentError: If an argument is not allowed, the study minimizes an accuracy, or
+            the loss or the score cannot be computed for one record alone. Nothing was trained and
+            nothing is charged then.
         PlanError: If no trial was granted this run, the trial has trained already, or the training
             changed something that it does not train.
         MissingExtraError: If the model needs PyTorch and it is not installed.
@@ -242,6 +246,7 @@ def train(
     if secure_noise not in (None, True, False):
         raise InvalidArgumentError("secure_noise", secure_noise, "it must be True, False or None")
     functions = _Functions(loss, record_loss, score, record_score)
+    _check_direction(trial.study, score)
     all_records = read_records(records)
     assert run.records is not None
     check_number(all_records, run.records)
@@ -319,6 +324,22 @@ def _checked_run(run: Any) -> Fidelity:
             "call run.spent(accountant).",
         )
     return run
+
+
+def _check_direction(study: Study, score: str | None) -> None:
+    """Refuses an accuracy in a study that looks for the smallest score: it would keep the worst.
+
+    Optuna minimizes unless it is told otherwise, and the pilots' epsilon is spent by then. Another
+    number made of the score, one less it say, would not be the score that was computed here.
+    """
+    if score is not None and StudyDirection.MINIMIZE in study.directions:
+        raise InvalidArgumentError(
+            "score",
+            score,
+            "the study minimizes, so it would choose the model with the worst accuracy",
+            'Create a new study with direction="maximize". To minimize a share of errors give '
+            "record_score=lambda model, *record: ....",
+        )
 
 
 @dataclass(frozen=True)

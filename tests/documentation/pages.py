@@ -6,6 +6,8 @@ Directly above a block that Sphinx's doctest does not run stands one of
     <!-- run: numbers vary -->          run; numbers, braces and None may differ
     <!-- run: numbers vary, slow -->    the same, in the slow suite; "federated": where Flower is
     <!-- not run: REASON -->
+    <!-- file: PATH -->                 a script of examples/, which something else runs
+    <!-- difference: PATH -->           of two scripts: docs/inline_scripts.py writes both kinds
 
 Python blocks of a page share one namespace, console blocks one shell, in the order of the page. A
 page may say ``<!-- in: FOLDER -->`` once: its shell works in a copy of that folder.
@@ -28,7 +30,7 @@ PAGES = [
 ]
 
 _BLOCK = re.compile(
-    r"(?:^ *<!-- (?P<verb>run|not run)(?:: (?P<how>[^>]*?))? -->\n\n?)?"
+    r"(?:^ *<!-- (?P<verb>run|not run|file|difference)(?:: (?P<how>[^>]*?))? -->\n\n?)?"
     r"^ *(?P<fence>```+)(?P<language>[^`\n]*)\n(?P<text>.*?)^ *(?P=fence)$",
     re.MULTILINE | re.DOTALL,
 )
@@ -46,7 +48,7 @@ class Block:
         line: Its first line, from 1.
         language: What follows the fence.
         text: What is inside.
-        verb: "run", "not run" or "" where nothing is said.
+        verb: "run", "not run", "file", "difference" or "" where nothing is said.
         how: The rest of the comment.
     """
 

@@ -261,13 +261,13 @@ def jump_by(months: int) -> None:
             module.datetime = Jumped  # type: ignore[attr-defined]
 
 
-def fill_disk(file: Path, room: int) -> None:
+def fill_disk(file: Path, free_bytes: int) -> None:
     """Lets files of this process grow by so many bytes, and a database by so many pages."""
-    resource.setrlimit(resource.RLIMIT_FSIZE, (file.stat().st_size + room, resource.RLIM_INFINITY))
+    resource.setrlimit(resource.RLIMIT_FSIZE, (file.stat().st_size + free_bytes, resource.RLIM_INFINITY))
 
     def limit(connection: Any, _: Any) -> None:
         (pages,) = connection.execute("PRAGMA page_count").fetchone()
-        connection.execute(f"PRAGMA max_page_count = {pages + room // 4096}")
+        connection.execute(f"PRAGMA max_page_count = {pages + free_bytes // 4096}")
 
     sqlalchemy.event.listen(sqlalchemy.engine.Engine, "connect", limit)
 

@@ -1,0 +1,39 @@
+"""An accuracy is maximized: a study that minimizes would keep the worst model."""
+
+from __future__ import annotations
+
+import numpy as np
+import optuna
+import pytest
+
+import optuna_dp as odp
+from optuna_dp.errors import InvalidArgumentError
+from optuna_dp.training.trial_notes import TRAINING, claims, stored_trial
+
+N = 20
+X, Y = np.linspace(-1, 1, 2 * N).reshape(N, 2), np.arange(N) % 2
+PLAN = odp.RunPlan(
+    records=N, batch_size=N, steps=1, noise_multiplier=9.0, score_noise_multiplier=9.0
+)
+
+
+def study_that(direction: str | None) -> optuna.Study:
+    sampler = odp.RandTuneSampler(trials=odp.Poisson(mean=2000.0), run=PLAN)
+    return optuna.create_study(direction=direction, sampler=sampler)
+
+
+@pytest.mark.parametrize("direction", ["minimize", None])  # None: Optuna's default
+def test_a_minimized_accuracy_is_refused_before_anything_is_spent(direction: str | None) -> None:
+    trial = study_that(direction).ask()
+    run = odp.fidelity(trial)
+    with pytest.raises(InvalidArgumentError, match="the study minimizes") as caught:
+        odp.train(run, odp.SoftmaxRegression(2, 2), (X, Y), score="accuracy")
+    assert 'direction="maximize"' in caught.value.fix
+    assert not claims(stored_trial(trial), TRAINING)
+
+
+def test_a_maximized_accuracy_and_a_minimizing_study_without_one_train() -> None:
+    run = odp.fidelity(study_that("maximize").ask())
+    odp.train(run, odp.SoftmaxRegression(2, 2), (X, Y), score="accuracy")
+    run = odp.fidelity(study_that("minimize").ask())
+    assert odp.train(run, odp.SoftmaxRegression(2, 2), (X, Y)).score is None
