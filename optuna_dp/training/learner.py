@@ -131,6 +131,9 @@ class Learner(Rehearsable, Protocol):
             records: The training's records; only the shape of the first one is used.
         """
 
+    def is_dense_only(self) -> bool:
+        """Returns whether it is linear layers and activations without norms, all trained."""
+
     def weights_digest(self) -> Callable[[], bytes]:
         """Returns a function that digests the model's numbers as they are when it is called.
 

@@ -25,7 +25,7 @@ from scipy.optimize import brentq
 from optuna_dp import validation
 from optuna_dp.errors import InvalidArgumentError, MissingExtraError
 from optuna_dp.training.fidelity import Fidelity
-from optuna_dp.training.learner import Rehearsable, Weights
+from optuna_dp.training.learner import Learner, Rehearsable
 from optuna_dp.training.optimizers import OptimizerFactory
 from optuna_dp.training.schedules import DEFAULT_SCHEDULE, Schedule
 from optuna_dp.training.stepping import take_steps
@@ -35,6 +35,8 @@ if TYPE_CHECKING:
 
 # Of networks, and of models of which a single matrix is trained, which bear more.
 SIZE, LINEAR_SIZE = 1.0, 1.7
+# Networks of up to two hidden layers were compared; deeper ones were not.
+MOST_DENSE_LAYERS = 3
 # The rate of SGD times the clipping norm, and over 1 - momentum, up to which no training was lost.
 LARGEST_SGD_STEP = 10.0
 # Of the logarithm of the rate; the curves of accuracy are flat over ten times that.
@@ -217,13 +219,18 @@ def rehearsed(
     return Rehearsal(rate, times * length / math.sqrt(numbers), size_reached, remarks)
 
 
-def default_optimizer(weights: Weights) -> str:
-    """Returns "sgd" where a single matrix is trained, as in a last layer, and "adam" elsewhere.
+def default_optimizer(learner: Learner) -> str:
+    """Returns "sgd" for small dense models and where a single matrix is trained, else "adam".
 
     A choice by the form of the model alone, which is public. It was measured
     (``docs/explanation/known-without-data.md``).
+
+    Args:
+        learner: The model; its weights are not changed.
     """
-    return "sgd" if _matrices(weights.weight_values()) == 1 else "adam"
+    matrices = _matrices(learner.weight_values())
+    is_small = learner.is_dense_only() and matrices <= MOST_DENSE_LAYERS
+    return "sgd" if is_small or matrices == 1 else "adam"
 
 
 def _matrices(values: list[Any]) -> int:

@@ -170,6 +170,9 @@ class SoftmaxLearner(Learner):
     def default_inputs(self, records: Records) -> FloatArray:
         return features_of_order_one(self._model.features)
 
+    def is_dense_only(self) -> bool:
+        return True
+
     @property
     def sgd_momentum(self) -> float | None:
         return None if self._optimizer is None else self._optimizer.sgd_momentum

@@ -61,10 +61,8 @@ _MOST_RECORDS_AT_A_TIME = 1024
 # Of computing records while other threads set seeds.
 _ATTEMPTS = 8
 # Parts of a model whose inputs are plain features: of order one, as the documentation advises.
-_DENSE = (
-    *(nn.Linear, nn.Dropout, nn.Flatten, nn.Identity),
-    *(nn.LayerNorm, nn.GroupNorm, nn.RMSNorm),
-)
+_DENSE = (nn.Linear, nn.Dropout, nn.Flatten, nn.Identity)
+_NORMS = (nn.LayerNorm, nn.GroupNorm, nn.RMSNorm)
 
 _Value = TypeVar("_Value")
 
@@ -280,9 +278,12 @@ class TorchLearner(TorchWeights, Learner):
 
     def default_inputs(self, records: Records) -> Any:
         inputs = self._made_up(records, 1)[0]
-        if not is_dense(self._model) or not isinstance(inputs, torch.Tensor):
+        if not is_made_of(self._model, (*_DENSE, *_NORMS)) or not isinstance(inputs, torch.Tensor):
             return None
         return features_of_order_one(*inputs.shape[1:]) if inputs.is_floating_point() else None
+
+    def is_dense_only(self) -> bool:
+        return is_made_of(self._model, _DENSE)
 
     def _made_up(self, records: Records, count: int) -> tuple[Any, ...]:
         """Returns records of zeros; only the shapes of the first few records are used."""
@@ -443,15 +444,20 @@ def _digests(
             yield weight.nbytes, digest_of_values([weight])
 
 
-def is_dense(model: nn.Module) -> bool:
-    """Whether a model is made of linear layers, norms and activations, all of them trained."""
+def is_made_of(model: nn.Module, kinds: tuple[type[nn.Module], ...]) -> bool:
+    """Returns whether a model has only such parts and activations, all of them trained.
+
+    Args:
+        model: The model.
+        kinds: Kinds of parts. Others may be there if they have no parameters of their own.
+    """
     activations = tuple(
         kind
         for name in activation.__all__
         if (kind := getattr(activation, name)) is not nn.MultiheadAttention
     )
     return all(
-        isinstance(part, (*_DENSE, *activations)) or not list(part.parameters(recurse=False))
+        isinstance(part, (*kinds, *activations)) or not list(part.parameters(recurse=False))
         for part in model.modules()
     ) and all(weight.requires_grad for weight in model.parameters())
 

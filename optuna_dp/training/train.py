@@ -191,8 +191,9 @@ def train(
         optimizer: "sgd", "momentum", "adam" or "adamw", or a function that makes one:
             ``lambda parameters, learning_rate: torch.optim.RMSprop(parameters, learning_rate)``.
             By default plain SGD where a single matrix is trained, as in a softmax regression or
-            a last layer, and Adam elsewhere. If noise alone would allow SGD steps that a loss may
-            not bear, Adam is taken there too.
+            a last layer, and for networks of up to three linear layers without norms. Adam
+            elsewhere. If noise alone would allow SGD steps that a loss may not bear, Adam is
+            taken there too.
         learning_rate: The rate of the first step. By default it is rehearsed on ``inputs``: see
             :func:`optuna_dp.rehearse_module`.
         inputs: Made-up or public inputs for the rehearsal, as the model is called with them, a

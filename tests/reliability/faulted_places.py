@@ -263,7 +263,9 @@ def jump_by(months: int) -> None:
 
 def fill_disk(file: Path, free_bytes: int) -> None:
     """Lets files of this process grow by so many bytes, and a database by so many pages."""
-    resource.setrlimit(resource.RLIMIT_FSIZE, (file.stat().st_size + free_bytes, resource.RLIM_INFINITY))
+    resource.setrlimit(
+        resource.RLIMIT_FSIZE, (file.stat().st_size + free_bytes, resource.RLIM_INFINITY)
+    )
 
     def limit(connection: Any, _: Any) -> None:
         (pages,) = connection.execute("PRAGMA page_count").fetchone()

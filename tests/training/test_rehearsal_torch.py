@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import copy
+import itertools
 import math
 import time
+import warnings
 from typing import Any
 
 import pytest
@@ -70,20 +72,66 @@ def heavily_decayed(parameters: Any, rate: float) -> Any:
     return torch.optim.SGD(parameters, lr=rate, weight_decay=0.05)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(("frozen", "optimizer"), [(True, "sgd"), (False, "adam")])
-def test_a_last_layer_is_trained_with_sgd_and_a_network_with_adam(
-    frozen: bool, optimizer: str
-) -> None:
-    def module() -> nn.Module:
-        torch.manual_seed(0)
-        first = nn.Linear(64, 32).requires_grad_(not frozen)
-        return nn.Sequential(first, nn.ReLU(), nn.Linear(32, 10))
+def network(*widths: int, norm: bool = False) -> nn.Sequential:
+    """Linear layers from 64 numbers to 10 classes, with tanh between them."""
+    torch.manual_seed(0)
+    parts: list[nn.Module] = []
+    for before, after in itertools.pairwise((64, *widths, 10)):
+        parts += [nn.Linear(before, after), *([nn.LayerNorm(after)] if norm else []), nn.Tanh()]
+    return nn.Sequential(*(parts[: -2 if norm else -1]))
 
+
+def with_frozen(model: nn.Sequential, layers: int) -> nn.Sequential:
+    model[: 2 * layers].requires_grad_(False)
+    return model
+
+
+class Convolved(nn.Module):
+    """A convolution before a linear layer."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.mix, self.head = nn.Conv1d(8, 8, 1), nn.Linear(64, 10)
+
+    def forward(self, x: Any) -> Any:
+        return self.head(torch.tanh(self.mix(x.reshape(-1, 8, 8))).flatten(1))
+
+
+@pytest.mark.parametrize(
+    ("make", "optimizer"),
+    [
+        (lambda: network(32), "sgd"),
+        (lambda: network(32, 32), "sgd"),
+        (lambda: network(16, 16, 16), "adam"),
+        (lambda: network(32, norm=True), "adam"),
+        (Convolved, "adam"),
+        (lambda: with_frozen(network(32), 1), "sgd"),
+        (lambda: with_frozen(network(32, 32), 1), "adam"),
+    ],
+)
+def test_small_dense_networks_and_last_layers_are_trained_with_sgd_and_others_with_adam(
+    make: Any, optimizer: str
+) -> None:
     records = torch.zeros(RECORDS, 64), torch.zeros(RECORDS, dtype=torch.long)
     run = granted(RECORDS, **PLAN)
-    trained = odp.train(run, module(), records, loss=cross_entropy, inputs=INPUTS)
-    assert trained.rehearsal == rehearsal(module(), INPUTS, optimizer=optimizer)
+    trained = odp.train(run, make(), records, loss=cross_entropy, inputs=INPUTS)
+    assert trained.rehearsal == rehearsal(make(), INPUTS, optimizer=optimizer)
+
+
+def test_a_small_dense_network_is_trained_with_adam_where_steps_of_sgd_would_be_too_long() -> None:
+    plan = {**PLAN, "noise_multiplier": 0.2}
+    with pytest.warns(UserWarning, match="optimizer='adam'"):
+        odp.rehearse_module(granted(RECORDS, **plan), network(32), INPUTS, optimizer="sgd")
+    records = torch.zeros(RECORDS, 64), torch.zeros(RECORDS, dtype=torch.long)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        trained = odp.train(
+            granted(RECORDS, **plan), network(32), records, loss=cross_entropy, inputs=INPUTS
+        )
+    assert trained.rehearsal == odp.rehearse_module(
+        granted(RECORDS, **plan), network(32), INPUTS, optimizer="adam"
+    )
 
 
 @pytest.mark.slow
