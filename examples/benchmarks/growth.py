@@ -1,10 +1,11 @@
 """What a trial costs when its study has grown, beside Optuna's own sampler of the same kind.
 
 Every study runs by ``study.optimize`` of a function that does nothing. The studies of a group,
-each sampler at each size, are advanced by one trial in turn, so that whatever else the machine
-does hits all alike. What is printed is the median over many such rounds, in milliseconds of the
-processor, its ratio to the first size, and the same ratio of the time that passed. The processor's
-time is that of this process: a database server's is in the time that passed only. ::
+each sampler at each size, are advanced by one trial in turn, in an order drawn for each round, so
+that whatever else the machine does hits all alike. What is printed is the median over many such
+rounds, in milliseconds of the processor, its ratio to the first size, and the same ratio of the
+time that passed. The processor's time is that of this process: a database server's is in the time
+that passed only. ::
 
     python examples/benchmarks/growth.py                       # in memory, two minutes
     python examples/benchmarks/growth.py --place sqlite        # and in SQLite
@@ -25,6 +26,7 @@ from __future__ import annotations
 import argparse
 import json
 import logging
+import random
 import statistics
 import tempfile
 import time
@@ -96,8 +98,8 @@ def pilots(number: int, proposer: Callable[[], Any] | None = None) -> Case:
 
 
 def groups(names: list[str]) -> Iterator[Group]:
-    random, tpe = optuna.samplers.RandomSampler, optuna.samplers.TPESampler
-    plain = Case("RandomSampler", random)
+    uniform, tpe = optuna.samplers.RandomSampler, optuna.samplers.TPESampler
+    plain = Case("RandomSampler", uniform)
     makers: dict[str, Callable[[], Group]] = {
         "selection": lambda: Group(
             "selection",
@@ -112,8 +114,8 @@ def groups(names: list[str]) -> Iterator[Group]:
             ),
             (500, 8000),
         ),
-        "many pilots": lambda: Group("many pilots", (plain, pilots(9000, random)), (500, 8000)),
-        "pilots": lambda: Group("pilots", (plain, pilots(1000, random)), (100, 500, 850)),
+        "many pilots": lambda: Group("many pilots", (plain, pilots(9000, uniform)), (500, 8000)),
+        "pilots": lambda: Group("pilots", (plain, pilots(1000, uniform)), (100, 500, 850)),
         "proposer": lambda: Group(
             "proposer",
             (
@@ -217,8 +219,9 @@ def measured(
             found[case.name, size] = Grown(study, called)
     for grown in found.values():
         grown.study.optimize(objective, n_trials=2, callbacks=grown.callbacks)  # It reads all.
-    for _ in range(rounds):
-        for grown in found.values():
+    for number in range(rounds):
+        # In another order each time: what ran just before leaves caches behind.
+        for grown in random.Random(number).sample([*found.values()], len(found)):
             grown.advance()
     return found
 
