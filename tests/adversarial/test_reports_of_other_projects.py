@@ -150,3 +150,13 @@ def test_a_grid_that_is_exhausted_or_enqueued_ends_no_study_of_ours() -> None:
     study.optimize(noted(calls))
     assert calls == list(range(6))
     assert len(odp.release(study).pilots) == 5
+
+
+def test_three_hundred_parameters_are_released_whole() -> None:
+    """optuna/optuna#3151 and #2572: hundreds of hyperparameters slow a study down or stop it."""
+    study = study_of(odp.RandTuneSampler(trials=exactly(3)))
+    names = {f"b{i}" for i in range(300)}
+    study.optimize(lambda t: float(sum(t.suggest_int(name, 0, 1) for name in sorted(names))))
+    release = odp.release(study, RUN, vouched="a test")
+    assert set(release.params) == names
+    assert release.value == max(t.value for t in study.trials)

@@ -27,6 +27,7 @@ NOISES = [SecureNoise, GeneratorNoise]
 
 @pytest.mark.parametrize("rate", [0.003, 0.2, 0.75])
 def test_each_record_joins_with_the_sampling_rate(rate: float) -> None:
+    """google-deepmind/jax_privacy#121: are the coins of two records of a batch independent?"""
     records, steps = 2_000, 500
     joined = np.zeros((steps, records), dtype=bool)
     for step in range(steps):
