@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import logging
 import statistics
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -55,7 +57,7 @@ def demo(
         return
     value = "none" if release.value is None else f"{release.value:.4g}"
     console.print(f"\n[bold]Released[/bold]: a model with noisy accuracy {value}.\n")
-    with console.status("The same epsilon spent in other ways ..."):
+    with console.status("The same epsilon spent in other ways ..."), _without_advice():
         rows = [_row(*way) for way in _ways(plan)]
     title = f"Epsilon {epsilon:g} at delta {plan.delta:g}, {len(rows)} ways"
     heads = ("way", "batch", "noise", "trainings", "accuracy, %")
@@ -66,6 +68,18 @@ def demo(
         style="dim",
     )
     console.print(Markdown(release.statement()))
+
+
+@contextlib.contextmanager
+def _without_advice() -> Iterator[None]:
+    """Silences what samplers say of a release: nothing is released in a comparison."""
+    logger = logging.getLogger("optuna_dp")
+    level = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        logger.setLevel(level)
 
 
 def _show(console: Console, plan: BudgetPlan) -> None:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import importlib.util
+import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from documentation.pages import PAGES, ROOT, blocks_of
+from optuna_dp.testing.source_hints import hints_in_source
 
 FOLDER = ROOT / "examples" / "existing_scripts"
 PAIRS = sorted(path.stem.removesuffix("_before") for path in FOLDER.glob("*_before.py"))
@@ -68,3 +70,14 @@ def test_the_lines_that_change_are_as_many_as_the_page_says() -> None:
 def test_the_front_page_shows_the_script_that_ci_runs() -> None:
     shown = [block.how for block in blocks_of(ROOT / "README.md") if block.verb == "file"]
     assert shown == ["examples/quickstart.py"]
+
+
+def test_the_hints_that_the_page_shows_are_those_of_the_check() -> None:
+    page = (ROOT / "docs" / "tutorials" / "from-an-existing-script.md").read_text()
+    shown = set(re.findall(r"^hint +([\w ]+): .*?\(line (\d+)\)", page, re.MULTILINE))
+    hints = hints_in_source((FOLDER / "pytorch_before.py").read_text())
+    found = {
+        (hint.name, line) for hint in hints for line in re.findall(r"\(line (\d+)\)", hint.what)
+    }
+    assert len(shown) == 4
+    assert shown <= found
