@@ -27,6 +27,15 @@ __all__ = [
 ]
 
 
+class Described(str):
+    """A value in an error's words, where the value itself is too large or private to print."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return f"<{self}>"
+
+
 class OptunaDPError(Exception):
     """Base class of every error raised by optuna-dp."""
 

@@ -85,6 +85,8 @@ WORDS = (
     "budget/statement.py",
     "differences.py",
     "evidence/markdown.py",
+    "evidence/promises.py",
+    "evidence/record_counts.py",
     "evidence/statement.py",
     "evidence/statement_data.py",
     "numbers_shown.py",

@@ -96,10 +96,6 @@ class Budget(Procedure):
             )
         return plan.guarantee
 
-    def planned_records(self) -> int | None:
-        records = self.settings.plan.final.records
-        return None if records is None else round(records)
-
     def each_run(self, record: RunRecord, number: int) -> Any:
         return self.settings.fidelity_of(number).event
 
@@ -174,6 +170,7 @@ class Budget(Procedure):
             judgements.append(judgement)
         fewer = sum(judgement.fewer_steps for judgement in judgements)
         stated_trainings = sum(judgement.is_stated for judgement in judgements)
+        sizes = {judgement.scored_records for judgement in judgements} - {None}
         own_words = sorted({text for judgement in judgements for text in judgement.vouched})
         return {
             "runs": len(judgements),
@@ -182,6 +179,7 @@ class Budget(Procedure):
             "score": _counts([judgement.score for judgement in judgements]),
             **({"fewer_steps": fewer} if fewer else {}),
             **({"stated": stated_trainings} if stated_trainings else {}),
+            **({"scored_records": sizes.pop()} if len(sizes) == 1 else {}),
             **({"vouched": vouched} if is_vouched else {}),
             **({"vouched_in_runs": own_words} if own_words else {}),
         }

@@ -7,6 +7,18 @@ from typing import TYPE_CHECKING, Any
 
 from optuna_dp.accounting.event_words import in_words
 from optuna_dp.budget.settings import BudgetSettings
+from optuna_dp.evidence.promises import (
+    BEFORE_THE_RUNS,
+    NO_EXACT_SCORE_DECIDED,
+    PRIVATE_FAILURES,
+    PUBLIC_NUMBERS,
+    PUBLIC_SCORES,
+    TOLD_APART,
+    Promise,
+    is_enforced,
+    what_a_run_is,
+)
+from optuna_dp.evidence.record_counts import RecordCounts
 from optuna_dp.evidence.statement import Description, sampling_row
 from optuna_dp.protocol.plan import Design
 from optuna_dp.training.judgement import (
@@ -33,6 +45,42 @@ _SCORES: dict[str | None, str] = {
 }
 
 
+_REPORTS = Promise(
+    "The cost of one training that the plan was given covers everything that a run shows: what it "
+    "reports to a pruner, too.",
+    "Does the stated cost of a training cover every number that it computed from the records and "
+    "showed to anybody or to a pruner?",
+    "the rows of the pilots, and row *The last run*",
+)
+_FIXED_BEFOREHAND = Promise(
+    "The number of runs and the cost of each were fixed without looking at the data. So were the "
+    "search space and any list of candidates, or they were chosen from outputs that are charged "
+    "for.",
+    "Were the number of runs, their cost, the ranges of the hyperparameters and any list of "
+    "candidates fixed before anybody had looked at these data?",
+    "rows *Search*, *Parameters* and *Ranges of the parameters*",
+)
+_CHOSEN_FROM_OUTPUTS = Promise(
+    "Samplers, pruners, functions and persons that proposed, pruned or chose hyperparameters used "
+    "the data only through the private outputs of earlier runs.",
+    "Did whoever, or whatever, proposed hyperparameters know nothing of the data but the "
+    "hyperparameters and scores of earlier runs?",
+    "the rows of the pilots, and row *The last run*",
+)
+_FRESH_RANDOMNESS = Promise(
+    "A run depends only on the data, its own hyperparameters and fresh randomness: not on shared "
+    "random seeds.",
+    "Did every run draw fresh randomness, without a fixed random seed?",
+    "the rows of the pilots, and row *The last run*",
+)
+_RELEASED_ANYHOW = Promise(
+    "The result would have been released whatever it was. No other search on the same data was "
+    "discarded in its favour. (The costs of several releases add up.)",
+    "Would this result have been published whatever it was? Were all other searches, trainings "
+    "and releases from these data counted besides this one?",
+)
+
+
 class BudgetDescription(Description):
     """See the module's docstring."""
 
@@ -53,35 +101,40 @@ The guarantee covers the hyperparameters and scores of all runs, how each of the
 last run's model, also if they are shown while the study runs. It does not cover how long runs
 took, when they ended, logs, or attributes and reported values outside the stated outputs."""
 
-    assumptions: tuple[str, ...] = (
-        "If the scores were computed on public records: those records are public, and no part "
-        "that was split off from the protected ones.",
-        "Each run did what its accountant recorded or, where nothing was checked, what the plan "
-        "allows, with any hyperparameters. Its event includes its score and everything that it "
-        "reports to a pruner.",
-        "No score without noise decided when a training stopped, or which of its checkpoints is "
-        "the model.",
-        "The number of runs and the cost of each were fixed without looking at the data. So were "
-        "the search space and any list of candidates, or they were chosen from outputs that are "
-        "charged for.",
-        "Samplers, pruners, functions and persons that proposed, pruned or chose hyperparameters "
-        "used the data only through the private outputs of earlier runs.",
-        "A run depends only on the data, its own hyperparameters and fresh randomness: not on "
-        "shared random seeds.",
-        "What was done with a record before the runs (scaling, filling gaps, selecting it, "
-        "splitting it off) depends on that record and on public numbers alone, or was charged "
-        "for. Nothing was pretrained on private records otherwise.",
-        "Whether a run fails or is pruned is part of its private output.",
-        "The result would have been released whatever it was. No other search on the same data "
-        "was discarded in its favour. (The costs of several releases add up.)",
-    )
+    def promises(self, design: Design, content: Mapping[str, Any]) -> tuple[Promise, ...]:
+        """See :class:`Description`; those that the plan and its runs leave to a person."""
+        plan, spending = BudgetSettings.of(design).plan, content.get("spending", {})
+        run = what_a_run_is(spending, (*_names_of_rungs(len(plan.rungs)), "The last run"))
+        return (
+            run,
+            *((_REPORTS,) if plan.final.records is None else ()),
+            *((PUBLIC_SCORES,) if plan.score is None else ()),
+            *((TOLD_APART,) if plan.score == "disjoint" else ()),
+            *(() if is_enforced(spending) else (NO_EXACT_SCORE_DECIDED,)),
+            *(() if plan.final.records is None else (PUBLIC_NUMBERS,)),
+            _FIXED_BEFOREHAND,
+            _CHOSEN_FROM_OUTPUTS,
+            _FRESH_RANDOMNESS,
+            BEFORE_THE_RUNS,
+            PRIVATE_FAILURES,
+            _RELEASED_ANYHOW,
+        )
+
+    def record_counts(self, design: Design, spending: Mapping[str, Any]) -> RecordCounts:
+        """See :class:`Description`."""
+        plan = BudgetSettings.of(design).plan
+        return RecordCounts(
+            trained=None if plan.final.records is None else round(plan.final.records),
+            scored=spending.get("scored_records"),
+            are_disjoint=plan.score == "disjoint",
+        )
 
     def facts(self, design: Design, guarantee: Guarantee) -> dict[str, str]:
         settings = BudgetSettings.of(design)
         plan, choose = settings.plan, settings.choose
-        rungs = {}
+        rungs, names = {}, _names_of_rungs(len(plan.rungs))
         for i, (size, rung) in enumerate(zip(plan.rung_sizes, plan.rungs, strict=True), start=1):
-            name = "Pilots" if len(plan.rungs) == 1 else f"Pilots, rung {i}"
+            name = names[i - 1]
             runs = f"{size} run{'s' if size > 1 else ''}, each {in_words(rung.event)}"
             rungs[name] = f"planned: {runs}; {_origin(settings, i)}; all charged, even if failed"
         spare_words = (
@@ -115,22 +168,16 @@ took, when they ended, logs, or attributes and reported values outside the state
             "The score": f"planned: {_SCORES[plan.score]}"
             + ("" if settings.scores_last_run else "; the last run has no score"),
             "Parameters": space,
-            **(
-                {}
-                if plan.final.records is None
-                else {
-                    "Planned for": f"{round(plan.final.records):,} records, a public number; "
-                    f"delta should be far below {1 / plan.final.records:.2g}, one over it"
-                }
-            ),
         }
 
     def facts_of_release(self, design: Design, content: Mapping[str, Any]) -> dict[str, str]:
         plan, spending = BudgetSettings.of(design).plan, content["spending"]
         runs = spending["runs"]
-        rows = _taken_from(content["attributes"]["pilots"], content["params"]) | {
-            "What runs may spend": f"checked: {spending['asked']} of {runs} runs asked this "
-            "package (odp.fidelity)",
+        records = self.record_counts(design, spending).row
+        rows = {"Planned for": records} if records else {}
+        rows |= _taken_from(content["attributes"]["pilots"], content["params"]) | {
+            "What runs may spend": f"checked: {spending['asked']} of {runs} runs asked the plan "
+            "what they may spend (odp.fidelity)",
             "Training": _by_word(spending["training"], TRAINING_WORDS, runs),
         }
         rows |= sampling_row(content, set(spending["training"]) == {ENFORCED})
@@ -150,6 +197,11 @@ took, when they ended, logs, or attributes and reported values outside the state
         if "vouched" in spending:
             rows["Vouched for by the curator, not checked"] = str(spending["vouched"])
         return rows
+
+
+def _names_of_rungs(count: int) -> tuple[str, ...]:
+    """Returns the names of the rows that say what the pilots are."""
+    return ("Pilots",) if count == 1 else tuple(f"Pilots, rung {i + 1}" for i in range(count))
 
 
 def _by_word(counts: Mapping[str, int], sentences: Mapping[str, str], runs: int) -> str:

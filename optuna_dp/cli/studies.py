@@ -156,32 +156,55 @@ def verify(
         str, typer.Argument(metavar="FILE", help="The JSON of a release or of its statement.")
     ],
     artifact: Annotated[str | None, option("FILE", "The file of the released model.")] = None,
+    cap: Annotated[
+        int | None,
+        option(
+            "N", "What if one person may have N records? Says the guarantee for such a person."
+        ),
+    ] = None,
     time_limit: Annotated[float, option("SECONDS", "How long the computing may take.")] = 300.0,
     statement: Annotated[
         bool,
         typer.Option("--statement", help="Print the statement instead, made from FILE alone."),
     ] = False,
+    questions: Annotated[
+        bool,
+        typer.Option(
+            "--questions", help="Print the questions to ask the owner of the data instead."
+        ),
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Check a release: compute its guarantee and its digest again from its JSON.
 
-    Needs neither the study nor the data. Says what agrees, what could not be checked, and what
-    remains to be believed. With --statement it prints the statement itself, if everything
-    agrees. Exit code 0: everything agrees; 1: something differs; 2: FILE is not a release, or the
-    time limit was too short.
+    Needs neither the study nor the data. Says first whether everything agrees, then what could not
+    be checked, and what remains to be believed. With --statement it prints the statement itself,
+    and with --questions a sheet of questions to the owner, if everything agrees. Exit code 0:
+    everything agrees; 1: something differs; 2: FILE is not a release, or the time limit was too
+    short.
 
     Example: optuna-dp verify release.json
     """
     from optuna_dp.releasing.verification import verify as check  # start-up time
 
-    with clear_errors(verify, path_or_json="FILE", time_limit="--time-limit"):
-        if statement and as_json:
+    pages = [
+        name
+        for name, is_asked in (("--statement", statement), ("--questions", questions))
+        if is_asked
+    ]
+    with clear_errors(verify, path_or_json="FILE", time_limit="--time-limit", cap="--cap"):
+        if len(pages) > 1 or (pages and as_json):
             raise InvalidArgumentError(
-                "--statement", True, "it is a page to read", "Leave out --statement or --json."
+                pages[0],
+                True,
+                "it prints a page to read, and nothing else",
+                f"Leave it out, or {pages[1] if len(pages) > 1 else '--json'}.",
             )
-        verification = check(file, artifact=artifact, time_limit=time_limit)
+        verification = check(file, artifact=artifact, cap=cap, time_limit=time_limit)
     report = json.dumps(verification.to_json(), indent=2) if as_json else str(verification)
-    typer.echo(verification.statement if statement and verification.ok else report)
+    if verification.ok and pages:
+        report = verification.statement if statement else verification.questions
+    typer.echo(report)
     raise typer.Exit(code=0 if verification.ok else 1)
 
 

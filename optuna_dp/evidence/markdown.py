@@ -3,61 +3,86 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import count
 from statistics import NormalDist
 from typing import Any
 
+from optuna_dp.evidence.promises import Promise
 from optuna_dp.numbers_shown import rounded_down, rounded_up
 
 _FALSE_ALARMS = 0.05
-_NOT_CHECKED = "not checked"
+# How many pilots a page lists; the JSON has them all.
+_SHOWN_PILOTS = 60
+_LONGEST_VALUE = 200  # Characters.
+_NOT_CHECKED, _NOT_STATED = "not checked", "not stated"
 _PROTECTED = {"record": "each record", "client": "each client as a whole"}
 
 
-def statement_markdown(data: dict[str, Any], facts: dict[str, str]) -> str:
-    """Returns a statement as Markdown a reviewer can read.
+@dataclass(frozen=True)
+class Page:
+    """What a statement says, before it is laid out.
 
-    ``facts`` are more rows of its table: on the procedure, and what the curator says of the data.
+    Attributes:
+        data: The statement's JSON.
+        rows: Its table, by heading.
+        promises: What a person has to confirm.
     """
-    epsilon = rounded_up(data["epsilon"], 4)
-    promise = (
-        "has **no finite privacy guarantee**"
-        if data["epsilon"] is None
-        else f"is **differentially private with epsilon = {epsilon} and "
-        f"delta = {data['delta']:g}**{_for_all_records(data)}"
-    )
+
+    data: Mapping[str, Any]
+    rows: Mapping[str, str]
+    promises: Sequence[Promise]
+
+
+def page_of(
+    data: Mapping[str, Any],
+    facts: Mapping[str, str],
+    promises: Sequence[Promise],
+    protected_records: int | None,
+) -> Page:
+    """Returns what a statement says.
+
+    Args:
+        data: The statement's JSON.
+        facts: More rows of its table: on the procedure, and what the curator says of the data.
+        promises: What a person has to confirm.
+        protected_records: The public number of protected records; None if none is known.
+    """
     rows = {
         "What is protected": f"{_PROTECTED[data['unit']]}: the output hardly depends on "
         f"{data['protected']}",
-        "Guarantee": f"epsilon = {epsilon} at delta = {data['delta']:g}",
+        "Guarantee": f"epsilon = {rounded_up(data['epsilon'], 4)} at delta = {data['delta']:g}",
         "Accounting": METHODS.get(data["method"], data["method"]),
         "How tight it is": _beside_the_attack(data),
         "What an attacker can tell": _detection(data),
-        "What delta means": _delta(data),
-        "In one number": _gaussian(data),
+        "What delta means": _delta(data, protected_records),
         **_several_records(data),
         "Trust": data["trust"],
         **facts,
         "Ranges of the parameters": _ranges(data["content"]["distributions"]),
-        "What is released": ", ".join(data["released"]),
+        "What is released": ", ".join(_released(data)),
         "Model file": _model(data["content"]["artifact_sha256"]),
     }
-    rows = {name: text for name, text in rows.items() if text}
-    table = two_columns(rows)
+    return Page(data, {name: text for name, text in rows.items() if text}, promises)
+
+
+def statement_markdown(page: Page) -> str:
+    """Returns a statement as Markdown a reviewer can read."""
+    data, rows = page.data, page.rows
     versions = ", ".join(f"{name} {version}" for name, version in data["versions"].items())
     return f"""# Privacy statement
 
-The released output of this hyperparameter search {promise},
-with respect to {data["protected"]}. The guarantee is for the whole procedure: every training run,
-every score and the choice among them.{_condition(rows)}
+{_first_sentence(page)} The guarantee is for the whole procedure: every training run, every score
+and the choice among them.{_condition(rows)}
 
-{_open_for_the_curator(rows, data["assumptions"])}{_persons(data, rows)}
+{_open_for_the_curator(page)}{_persons(data, rows)}
 
 *Planned* was fixed before the first run. *Checked* was verified by the software, and *vouched for*
 is the curator's word, which no software has checked. Of trainings and scores three words are used.
 *Enforced*: the software did it. *Compared*: other code did it, and what its accountant recorded
 was compared with the plan. *Not checked*: nothing shows it but the curator's word.
 
-{table}
+{two_columns(rows)}
 
 ## What it depends on
 
@@ -67,19 +92,19 @@ What the software checked (otherwise it refuses the release):
 
 What the software cannot check, and the curator must confirm:
 
-{numbered(data["assumptions"])}
+{numbered([promise.text for promise in page.promises])}
+
+`optuna-dp verify FILE --questions` prints these promises as questions to the curator.
 
 ## What is covered, and what is not
 
 {data["not_covered"]}
 
-## Rényi differential privacy of the release
-
-{_rdp_in_words(data["rdp"])}
-
-## What was released, and how to check this page
+## What was released
 
 {_values(data["content"])}
+{_pilots(data["content"])}
+## How to check this page
 
 This page is made from the release's JSON. `optuna-dp verify FILE` (or `optuna_dp.verify`)
 computes epsilon, the tables and the digest again from that JSON, without the data and without
@@ -88,7 +113,107 @@ the study, and says what remains to be believed.
 SHA-256 of the guarantee, the design and the released content: `{data["digest"]}`
 
 Made with {versions}. Nobody outside the project has reviewed this software yet.
+
+## Appendix: the same guarantee in other measures
+
+To add up this release with others of the same data, use `Guarantee.compose`.
+{_gaussian(data)}
+{_rdp_in_words(data["rdp"])}
 """
+
+
+def questions_markdown(page: Page) -> str:
+    """Returns a sheet of questions to the owner of the data, with room for answers.
+
+    It has what no software can answer: rows that the curator left open or vouched for, and one
+    question for each promise.
+    """
+    data, rows = page.data, page.rows
+    open_rows = [name for name, text in rows.items() if _NOT_STATED in text]
+    vouched = {
+        name: text
+        for name, text in rows.items()
+        if name.startswith("Vouched for") or text.startswith("vouched for")
+    }
+    parts = {
+        "Not stated": [
+            f"{_OPEN_QUESTIONS.get(name, f'What is to be said of *{name}*?')} (row *{name}*)"
+            for name in open_rows
+        ],
+        "Vouched for by the curator": [
+            f"Is this right, and how is it known: {text.removeprefix('vouched for: ')} "
+            f"(row *{name}*)"
+            for name, text in vouched.items()
+        ],
+        "Promises": [
+            f"{promise.question} (promise {i}{f'; {promise.place}' if promise.place else ''})"
+            for i, promise in enumerate(page.promises, start=1)
+        ],
+    }
+    if _has_unknown_persons(data, rows):
+        parts["Not stated"].append(
+            "How many records may one person have at most? (row *A record belongs to*; "
+            "`optuna-dp verify FILE --cap N` says what the guarantee is for such a person)"
+        )
+    numbers = count(1)
+    sections = [
+        f"## {heading}\n\n"
+        + "\n\n".join(f"{next(numbers)}. {question}{_ANSWER}" for question in questions)
+        for heading, questions in parts.items()
+        if questions
+    ]
+    return f"""# Questions to the owner of the data
+
+For the release with the SHA-256 `{data["digest"]}`:
+epsilon = {rounded_up(data["epsilon"], 4)} at delta = {data["delta"]:g}, for {data["protected"]}.
+
+No software can answer these questions. Rows and promises are those of the privacy statement
+(`optuna-dp verify FILE --statement`). The guarantee holds if every promise is confirmed by a "yes"
+of somebody who knows. If one is not, do not sign.
+
+{_LINES.join(sections)}
+
+Signed by the reviewer: ______________________________  Date: ______________
+"""
+
+
+_LINES = "\n\n"
+_ANSWER = """
+
+   Answer: ______________________________________________________________
+
+   How it is known: _____________________________________________________
+
+   Name: ______________________________  Date: ______________"""
+_OPEN_QUESTIONS = {
+    "Data": "Which data set is it, in which version, and how many records has it?",
+    "Owner of the data": "Who answers for the data?",
+    "Purpose": "What is the result for?",
+    "A record belongs to": "Whose record is one record (a person's, a visit's, a transaction's)?",
+    "Sampling as performed": "How were the batches really drawn: each record independently, as "
+    "the statement says, or shuffled?",
+}
+
+
+def _first_sentence(page: Page) -> str:
+    """Returns what is guaranteed, and under which condition."""
+    data = page.data
+    if data["epsilon"] is None:
+        return (
+            "The released output of this hyperparameter search has **no finite privacy guarantee**"
+            f",\nwith respect to {data['protected']}."
+        )
+    return (
+        f"If the {_counted(len(page.promises), 'promise')} below hold"
+        f"{'s' if len(page.promises) == 1 else ''}, the released output of this hyperparameter "
+        f"search is\n**differentially private with epsilon = {rounded_up(data['epsilon'], 4)} and "
+        f"delta = {data['delta']:g}**{_for_all_records(data)},\n"
+        f"with respect to {data['protected']}."
+    )
+
+
+def _counted(number: int, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
 def _condition(rows: Mapping[str, str]) -> str:
@@ -105,27 +230,30 @@ def _condition(rows: Mapping[str, str]) -> str:
     )
 
 
-def _open_for_the_curator(rows: Mapping[str, str], assumptions: Sequence[str]) -> str:
+def _open_for_the_curator(page: Page) -> str:
     """Returns one line that names what the statement leaves to the curator."""
     parts = []
-    for mark in ("not stated", _NOT_CHECKED):
-        names = [name for name, text in rows.items() if mark in text]
+    for mark in (_NOT_STATED, _NOT_CHECKED):
+        names = [name for name, text in page.rows.items() if mark in text]
         if names:
-            heads = f"{len(names)} {'row' if len(names) == 1 else 'rows'} {mark}"
-            parts.append(f"{heads} (*{', '.join(names)}*)")
-    promises = len(assumptions)
-    parts.append(f"{promises} {'promise' if promises == 1 else 'promises'} to confirm")
+            parts.append(f"{_counted(len(names), 'row')} {mark} (*{', '.join(names)}*)")
+    parts.append(f"{_counted(len(page.promises), 'promise')} to confirm")
     return f"**Open for the curator:** {', '.join(parts)}."
+
+
+def _has_unknown_persons(data: Mapping[str, Any], rows: Mapping[str, str]) -> bool:
+    """Returns whether it is open how many records a person may have."""
+    return data["unit"] == "record" and _NOT_STATED in rows.get("A record belongs to", "")
 
 
 def _persons(data: Mapping[str, Any], rows: Mapping[str, str]) -> str:
     """Returns what a reader has to know if it is open how many records a person may have."""
-    if data["unit"] != "record" or "not stated" not in rows.get("A record belongs to", ""):
+    if not _has_unknown_persons(data, rows):
         return ""
     return (
         "\n\n**One record may not be one person.** The curator has not said how many records one "
         "person may have. Whoever has several is protected less. For k records of one person the "
-        "bound is k times epsilon, or more."
+        "bound is k times epsilon, or more (`optuna-dp verify FILE --cap k` computes it)."
     )
 
 
@@ -134,7 +262,7 @@ def numbered(sentences: Sequence[str]) -> str:
     return "\n".join(f"{i}. {text}" for i, text in enumerate(sentences, start=1))
 
 
-def _beside_the_attack(data: dict[str, Any]) -> str:
+def _beside_the_attack(data: Mapping[str, Any]) -> str:
     attack, epsilon = data["attack"], data["epsilon"]
     if not attack:
         return ""
@@ -147,7 +275,7 @@ def _beside_the_attack(data: dict[str, Any]) -> str:
     return f"{attack_words} (the guarantee is {100 * (epsilon / attack - 1):.1f} % above that)"
 
 
-def _for_all_records(data: dict[str, Any]) -> str:
+def _for_all_records(data: Mapping[str, Any]) -> str:
     group = data["unit_with_several_records"]
     if group is None:
         return ""
@@ -156,11 +284,11 @@ def _for_all_records(data: dict[str, Any]) -> str:
     return f" for one record, and {bound} for one {_person(data)} with {group['records']} records"
 
 
-def _person(data: dict[str, Any]) -> str:
+def _person(data: Mapping[str, Any]) -> str:
     return str(data["content"].get("description", {}).get("unit") or "person")
 
 
-def _detection(data: dict[str, Any]) -> str:
+def _detection(data: Mapping[str, Any]) -> str:
     """How often a present record is detected, by the Gaussian trade-off that bounds all tests."""
     mu, tail = data["gaussian_dp"]["mu"], data["gaussian_dp"]["tail"]
     if mu is None:
@@ -177,8 +305,8 @@ def _detection(data: dict[str, Any]) -> str:
     )
 
 
-def _delta(data: dict[str, Any]) -> str:
-    records = data["content"].get("description", {}).get("records")
+def _delta(data: Mapping[str, Any], protected_records: int | None) -> str:
+    records = data["content"].get("description", {}).get("records") or protected_records
     chance = f"the bound by epsilon fails with a probability of roughly {data['delta']:g}"
     if records is None:
         return f"{chance}. It should be far below one over the number of records"
@@ -186,21 +314,21 @@ def _delta(data: dict[str, Any]) -> str:
     return f"{chance}; {times} (it should be far below 1)"
 
 
-def _gaussian(data: dict[str, Any]) -> str:
+def _gaussian(data: Mapping[str, Any]) -> str:
     gaussian_dp = data["gaussian_dp"]
     if gaussian_dp["mu"] is None:
         return ""
     mu = rounded_up(gaussian_dp["mu"], 3)
     unit = _PROTECTED[data["unit"]].removeprefix("each ")
-    return (
-        f"{mu}. To find out whether a {unit} is in the data is at least as hard as to tell from "
-        "one draw which of two normal distributions it came from. Both have variance one, and "
-        f"their means are {mu} apart. (In papers: {mu}-Gaussian-DP, up to {gaussian_dp['tail']:g} "
-        "more chance of being right.)"
-    )
+    return f"""
+**In one number:** {mu}. To find out whether a {unit} is in the data is at least as hard as to tell
+from one draw which of two normal distributions it came from. Both have variance one, and their
+means are {mu} apart. (In papers: {mu}-Gaussian-DP, up to {gaussian_dp["tail"]:g} more chance of
+being right.)
+"""
 
 
-def _several_records(data: dict[str, Any]) -> dict[str, str]:
+def _several_records(data: Mapping[str, Any]) -> dict[str, str]:
     group = data["unit_with_several_records"]
     if group is None:
         return {}
@@ -233,25 +361,78 @@ def _model(sha256: str | None) -> str:
     return f"checked: the one whose SHA-256 is {sha256}"
 
 
+def _released(data: Mapping[str, Any]) -> list[str]:
+    """Returns names of what is released; pilots by their number."""
+    pilots = len(data["content"]["attributes"].get("pilots") or ())
+    words = {"attribute 'pilots'": f"the outputs of {_counted(pilots, 'pilot')}" if pilots else ""}
+    return [words.get(name, name) for name in data["released"] if words.get(name, name)]
+
+
 def _values(content: Mapping[str, Any]) -> str:
     if content["params"] is None:
         return "No run succeeded, so nothing was chosen."
     score = {} if content["value"] is None else {"score": content["value"]}
-    rows = {str(name): repr(value) for name, value in (content["params"] | score).items()}
+    others = {n: v for n, v in content["attributes"].items() if n not in _WITH_OWN_PLACE}
+    rows = {
+        str(name): _shortened(repr(value))
+        for name, value in (content["params"] | score | others).items()
+    }
+    if content["artifact_sha256"] is not None:
+        rows["model file"] = f"SHA-256 {content['artifact_sha256']}"
+    if not rows:
+        return "No hyperparameters and no score."
     return two_columns(rows, "| released | value |")
 
 
-def _rdp_in_words(rdp: dict[str, Any]) -> str:
+# Attributes that the page shows elsewhere.
+_WITH_OWN_PLACE = ("pilots", "last run", "not covered")
+
+
+def _shortened(text: str) -> str:
+    return text if len(text) <= _LONGEST_VALUE else f"{text[:_LONGEST_VALUE]}... (see the JSON)"
+
+
+def _pilots(content: Mapping[str, Any]) -> str:
+    """Returns a section on the outputs of pilots; empty if none are released."""
+    pilots = content["attributes"].get("pilots") or ()
+    if not pilots:
+        return ""
+    names = list(dict.fromkeys(name for pilot in pilots for name in pilot["params"] or {}))
+    heads = ["pilot", "rung", *names, "score", "ended"]
+    lines = [_line(heads), "|" + "---|" * len(heads)]
+    for number, pilot in enumerate(pilots[:_SHOWN_PILOTS], start=1):
+        params = [repr(pilot["params"][n]) if n in pilot["params"] else "" for n in names]
+        scores = ", ".join(repr(value) for value in pilot["values"] or ()) or "none"
+        end = _ENDS.get(pilot["state"], pilot["state"].lower())
+        lines.append(_line([str(number), str(pilot["rung"] + 1), *params, scores, end]))
+    rest = len(pilots) - _SHOWN_PILOTS
+    more = f"\nThe other {rest} are in the JSON.\n" if rest > 0 else ""
+    table = "\n".join(lines)
+    return f"""
+## What was released of the pilots
+
+These are the runs before the last one. All of them are charged for in the guarantee, those that
+failed too. Their models are not released.
+
+{table}
+{more}"""
+
+
+_ENDS = {"COMPLETE": "with a score", "FAIL": "failed", "PRUNED": "pruned"}
+
+
+def _line(cells: Sequence[str]) -> str:
+    return f"| {' | '.join(map(_cell, cells))} |"
+
+
+def _rdp_in_words(rdp: Mapping[str, Any]) -> str:
     if not any(value is not None for value in rdp["epsilons"]):
-        return (
-            "No such bound is known for this search and this distribution of the number of\n"
-            "runs. To compose this release with others, use `Guarantee.compose`."
-        )
+        return "**Rényi differential privacy:** no such bound is known for this release."
     pairs = zip(rdp["orders"], rdp["epsilons"], strict=True)
     rows = {f"{order:g}": rounded_up(value, 4) for order, value in pairs}
     return f"""\
-For reviewers who use Rényi accounting. Converted to epsilon and delta, this table is looser than
-the guarantee above. To compose this release with others, use `Guarantee.compose`.
+**Rényi differential privacy**, for reviewers who use it. Converted to epsilon and delta, this
+table is looser than the guarantee above.
 
 {two_columns(rows, "| order | epsilon |")}"""
 

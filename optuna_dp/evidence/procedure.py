@@ -85,10 +85,6 @@ class Procedure(ABC):
         """Returns what runs cost, where the plan says it; None where the caller has to."""
         return None
 
-    def planned_records(self) -> int | None:
-        """Returns the number of records that the plan was made for, None if it names none."""
-        return None
-
     def each_run(self, record: RunRecord, number: int) -> Any:
         """Returns the event of the run in one slot, if it were published."""
         return record.event

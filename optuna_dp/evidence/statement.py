@@ -6,6 +6,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from optuna_dp.evidence.promises import Promise
+from optuna_dp.evidence.record_counts import RecordCounts
 from optuna_dp.protocol.plan import Design
 
 if TYPE_CHECKING:
@@ -33,7 +35,6 @@ class Description(ABC):
     """What a statement says of a procedure. It is made of public things only.
 
     Attributes:
-        assumptions: What the guarantee depends on besides the software.
         checked: What the software made sure of, and refuses to release otherwise.
         trust: Who sees what.
         relations: The neighbouring relations in the procedure's words.
@@ -41,7 +42,6 @@ class Description(ABC):
         not_covered: What the guarantee does not cover, a paragraph.
     """
 
-    assumptions: tuple[str, ...]
     checked: tuple[str, ...]
     trust: str = TRUST
     relations: Mapping[str, str] = RELATIONS
@@ -52,6 +52,24 @@ class Description(ABC):
     def facts(self, design: Design, guarantee: Guarantee) -> dict[str, str]:
         """Returns what the statement says of the procedure, by heading."""
 
+    @abstractmethod
+    def promises(self, design: Design, content: Mapping[str, Any]) -> tuple[Promise, ...]:
+        """Returns what the guarantee depends on besides the software.
+
+        Args:
+            design: The design of the study.
+            content: What is released, with what is known of the runs ("spending").
+        """
+
+    def record_counts(self, design: Design, spending: Mapping[str, Any]) -> RecordCounts:
+        """Returns how many records are protected, as far as the plan and the runs say it.
+
+        Args:
+            design: The design of the study.
+            spending: What is known of the runs; empty before they have ended.
+        """
+        return RecordCounts()
+
     def facts_of_release(self, design: Design, content: Mapping[str, Any]) -> dict[str, str]:
         """Returns what it says of what happened, from what is released, by heading."""
         return {}
@@ -61,9 +79,11 @@ def sampling_row(content: Mapping[str, Any], is_enforced: bool) -> dict[str, str
     """Returns the row on how records were sampled, where the software drew every batch.
 
     Args:
-        content: What is released; what the curator said of the sampling stays as it is.
+        content: What is released, with what the curator said of the sampling.
         is_enforced: Whether the software drew the batches of every run.
     """
-    if not is_enforced or content.get("description", {}).get("sampling"):
+    if not is_enforced:
         return {}
-    return {"Sampling as performed": SAMPLING_ENFORCED}
+    own_words = content.get("description", {}).get("sampling")
+    remark = f". In the curator's words: {own_words}" if own_words else ""
+    return {"Sampling as performed": SAMPLING_ENFORCED + remark}

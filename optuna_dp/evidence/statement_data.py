@@ -77,7 +77,7 @@ def statement_data(
         "digest": digest(guarantee.to_json(), design.to_json(), content),
         "trust": procedure_words.trust,
         "checked": list(procedure_words.checked),
-        "assumptions": list(procedure_words.assumptions),
+        "assumptions": [promise.text for promise in procedure_words.promises(design, content)],
         "not_covered": procedure_words.not_covered,
         "versions": _versions(),
     }

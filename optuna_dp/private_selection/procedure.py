@@ -17,7 +17,7 @@ from optuna_dp.private_selection.settings import NOT_PROPOSED_KEY, SelectionSett
 from optuna_dp.private_selection.winner import choose
 from optuna_dp.protocol.plan import Design
 from optuna_dp.protocol.records import DRAW_KEY, SlotRecord, ended, score
-from optuna_dp.training.judgement import NOT_CHECKED
+from optuna_dp.training.judgement import NOT_CHECKED, judge
 
 if TYPE_CHECKING:
     from optuna.trial import FrozenTrial
@@ -57,10 +57,6 @@ class PrivateSelection(DrawnRuns):
     def granted(self, number: int) -> Fidelity | None:
         """See :class:`Procedure`; all runs are alike."""
         return None if self.settings.run is None else self.settings.run.fidelity
-
-    def planned_records(self) -> int | None:
-        """See :class:`Procedure`."""
-        return None if self.settings.run is None else self.settings.run.records
 
     def check_spending(self, trial: FrozenTrial, record: RunRecord) -> None:
         """See :class:`Procedure`."""
@@ -137,6 +133,10 @@ class PrivateSelection(DrawnRuns):
                 NEW_STUDY,
             )
         outcome = super().outcome(evidence, record, replace(request, failures=None, vouched=None))
+        # Of the winner alone: what other runs did may tell how many there were.
+        if run is not None and outcome.trial is not None:
+            size = judge(outcome.trial, run, record.output_attributes).scored_records
+            spending |= {} if size is None else {"scored_records": size}
         outcome = replace(outcome, spending=spending)
         if disclosed is None:
             return outcome

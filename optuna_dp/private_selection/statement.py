@@ -3,9 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from optuna_dp.accounting.event_words import in_words
+from optuna_dp.evidence.promises import (
+    BEFORE_THE_RUNS,
+    NO_EXACT_SCORE_DECIDED,
+    PRIVATE_FAILURES,
+    PUBLIC_NUMBERS,
+    PUBLIC_SCORES,
+    TOLD_APART,
+    Promise,
+    is_enforced,
+    what_a_run_is,
+)
+from optuna_dp.evidence.record_counts import RecordCounts
 from optuna_dp.evidence.statement import Description, sampling_row
 from optuna_dp.private_selection.settings import SelectionSettings
 from optuna_dp.protocol.plan import Design
@@ -14,26 +27,52 @@ from optuna_dp.training.judgement import ENFORCED, SCORE_WORDS, STATED, TRAINING
 if TYPE_CHECKING:
     from optuna_dp.accounting.guarantee import Guarantee
 
-RUN_ASSUMPTIONS = (
+_RUN_ROW = "row *One run*"
+_FIXED_BEFOREHAND = Promise(
+    "The search space, the prior, the distribution of the number of runs and the cost of a run "
+    "were fixed without looking at the data.",
+    "Were the ranges of the hyperparameters, the prior, the distribution of the number of runs "
+    "and the cost of a run fixed before anybody had looked at these data?",
+    "rows *Number of runs*, *Prior*, *Parameters*, *One run* and *Ranges of the parameters*",
+)
+_RUNS_ALONE = Promise(
     "A run depends only on the data, its own hyperparameters and fresh randomness: not on other "
     "runs, shared checkpoints or shared random seeds.",
-    "Whether a run fails or is pruned is part of its private output.",
+    "Did every run begin anew, without another run's model or checkpoint and without a fixed "
+    "random seed?",
+    _RUN_ROW,
+)
+_RELEASED_ANYHOW = Promise(
     "The result would have been released whatever it was. No other search on the same data was "
     "discarded in its favour, and no copy of this study was continued or released elsewhere. (The "
     "costs of several releases add up.)",
+    "Would this result have been published whatever it was? Were all other searches, trainings "
+    "and releases from these data counted besides this one, copies of this study among them?",
+)
+_NOTHING_ELSE_LEAVES = Promise(
     "Nothing else of the search leaves the curator: no trial table, number of runs, timings, logs "
     "or dashboard.",
+    "Does nobody but the curator see the table of trials, their number, how long they took, the "
+    "logs and the dashboard, before and after the publication?",
+    "row *Trust*; What is covered, and what is not",
 )
 # The law of the number of runs is that of the runs that had a chance to succeed. If all fail from
 # some run on, that is the law of min(T, s), which may cost more: see
 # failures.check_failures.
-SELECTION_ASSUMPTIONS = (
+_OWN_MODELS = Promise(
     "A surrogate, a prior or a projection's distance of the user's own depends only on its "
     "arguments: not on the data, on durations, or on the order in which runs ended.",
+    "If the curator wrote a surrogate, a prior or a distance for the search: does it use nothing "
+    "but its arguments?",
+    "rows *Prior* and *Adaptivity*",
+)
+_DEATHS_BY_CHANCE = Promise(
     "A run was marked as failed only if its worker died. Workers died by chance, equally likely "
     "in every run, and not in all runs after some point. (If a block of failed runs is too long "
     "to be chance, at 1 %, the study is released only if its curator vouches for chance, or with "
     "the number of the other runs revealed and charged for.)",
+    "Did runs fail by chance only, and was none marked as failed whose worker still lived?",
+    "row *Number of runs*",
 )
 RUN_CHECKS = (
     "Every run was drawn by the study's sampler from the stated prior, within the stated bounds: "
@@ -56,14 +95,42 @@ class SelectionDescription(Description):
 
     checked: tuple[str, ...] = (*SELECTION_CHECKS, *RUN_CHECKS)
 
-    assumptions: tuple[str, ...] = (
-        "Each run costs what the row One run says, its score included, with any hyperparameters. "
-        "No score without noise decided when it stopped, or which checkpoint is the model.",
-        "The search space, the prior, the distribution of the number of runs and the cost of a "
-        "run were fixed without looking at the data.",
-        *RUN_ASSUMPTIONS,
-        *SELECTION_ASSUMPTIONS,
-    )
+    def promises(self, design: Design, content: Mapping[str, Any]) -> tuple[Promise, ...]:
+        """See :class:`Description`; those that the plan and its runs leave to a person."""
+        run, spending = (
+            SelectionSettings.from_json(design.settings).run,
+            content.get("spending", {}),
+        )
+        return (
+            what_a_run_is(spending, ("One run",)),
+            *(
+                (replace(PUBLIC_SCORES, place=_RUN_ROW),)
+                if run is not None and run.score is None
+                else ()
+            ),
+            *(
+                (replace(TOLD_APART, place=_RUN_ROW),)
+                if run is not None and run.score == "disjoint"
+                else ()
+            ),
+            *(() if is_enforced(spending) else (NO_EXACT_SCORE_DECIDED,)),
+            *(() if run is None else (PUBLIC_NUMBERS,)),
+            _FIXED_BEFOREHAND,
+            _RUNS_ALONE,
+            BEFORE_THE_RUNS,
+            PRIVATE_FAILURES,
+            _RELEASED_ANYHOW,
+            _NOTHING_ELSE_LEAVES,
+            _OWN_MODELS,
+            _DEATHS_BY_CHANCE,
+        )
+
+    def record_counts(self, design: Design, spending: Mapping[str, Any]) -> RecordCounts:
+        """See :class:`Description`."""
+        run = SelectionSettings.from_json(design.settings).run
+        if run is None:
+            return RecordCounts()
+        return RecordCounts(run.records, spending.get("scored_records"), run.score == "disjoint")
 
     def facts(self, design: Design, guarantee: Guarantee) -> dict[str, str]:
         settings = SelectionSettings.from_json(design.settings)
@@ -76,7 +143,8 @@ class SelectionDescription(Description):
         spending = content.get("spending")
         if not spending:
             return {}
-        rows: dict[str, str] = {}
+        records = self.record_counts(design, spending).row
+        rows = {"Planned for": records} if records else {}
         if "training" in spending:
             rows |= sampling_row(content, spending["training"] == ENFORCED)
             remark = f". {STATED}" if spending.get("stated") else ""

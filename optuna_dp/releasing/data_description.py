@@ -61,10 +61,6 @@ class DataDescription(Record):
                 "For example unit='patient'.",
             )
 
-    def contradicts(self, planned_records: int | None) -> bool:
-        """Returns whether it names another number of records than the plan was made for."""
-        return None not in (self.records, planned_records) and self.records != planned_records
-
     def facts(self) -> dict[str, str]:
         """Returns rows of the statement, by heading."""
         size = None if self.records is None else f"{self.records:,} records"

@@ -6,6 +6,7 @@ import datetime
 from typing import TYPE_CHECKING
 
 from optuna_dp.errors import InvalidArgumentError
+from optuna_dp.evidence.procedures import description_of
 from optuna_dp.evidence.reading import open_study
 from optuna_dp.optuna_internals import storage_of, study_id_of
 from optuna_dp.protocol.records import DESCRIPTION_KEY, RELEASED_KEY, checked_study
@@ -37,7 +38,8 @@ def describe(
     Args:
         study: A study of a sampler of optuna-dp.
         dataset: Name and version of the data set. Public, as all of this is.
-        records: How many records are trained on; leave it out where it is secret.
+        records: How many records are protected: those that are trained on and, where other
+            private ones are scored, these too. Leave it out where it is secret.
         owner: Who answers for the data.
         date: The day of which the data are, as ISO text ("2026-03-31") or a date.
         unit: Whose record one record is, in the singular: "patient", "hospital stay".
@@ -48,8 +50,8 @@ def describe(
         purpose: What the model is for.
 
     Raises:
-        InvalidArgumentError: If an argument is not allowed, ``records`` is not the number that the
-            study's plan was made for, or the study has been released.
+        InvalidArgumentError: If an argument is not allowed, ``records`` contradicts the study's
+            plan, or the study has been released.
 
     Example:
         >>> import optuna, optuna_dp as odp
@@ -80,14 +82,17 @@ def describe(
     if description == stored_description:
         return
     opened_study = open_study(study)
-    planned_records = None if opened_study is None else opened_study.procedure.planned_records()
-    if description.contradicts(planned_records):
-        raise InvalidArgumentError(
-            "records",
-            description.records,
-            f"the study's plan was made for {planned_records:,} records",
-            "Give the number of records that runs train on, or make a new plan for this number.",
-        )
+    if opened_study is not None:
+        design = opened_study.procedure.design
+        counts = description_of(design).record_counts(design, {})
+        if reason := counts.contradiction(description.records):
+            raise InvalidArgumentError(
+                "records",
+                description.records,
+                reason,
+                "Give the number of all protected records, those that are scored included, or "
+                "make a new plan.",
+            )
     if RELEASED_KEY in storage.get_study_system_attrs(study_id):
         raise InvalidArgumentError(
             "study",

@@ -6,16 +6,18 @@ import hashlib
 import json
 import logging
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 from optuna_dp.errors import InvalidArgumentError, ReleaseRefusedError
 from optuna_dp.evidence.procedure import Asked
-from optuna_dp.evidence.procedures import procedure_of
+from optuna_dp.evidence.procedures import description_of, procedure_of
 from optuna_dp.evidence.reading import evidence_from
+from optuna_dp.evidence.record_counts import RecordCounts
 from optuna_dp.evidence.run_record import RunRecord, read_run_record, write_run_record
 from optuna_dp.evidence.runs import Evidence
 from optuna_dp.optuna_internals import storage_of, study_id_of
+from optuna_dp.protocol.plan import Design
 from optuna_dp.protocol.records import RELEASED_KEY, checked_study, own_slot
 from optuna_dp.protocol.snapshot import StudySnapshot
 from optuna_dp.protocol.storage_errors import clear_storage_errors, storage_failure
@@ -38,6 +40,10 @@ NO_MARK = (
     "The storage cannot be written to, so this release leaves no mark there. Keep what was "
     "released (Release.to_json): without the mark nothing refuses a second, different release of "
     "this study or of a copy."
+)
+NOT_NEEDED = (
+    "vouched= was not needed: every run of this study is enforced or compared. The statement does "
+    "not print the words."
 )
 
 
@@ -164,8 +170,12 @@ def _released(
         raise InvalidArgumentError(
             "failures", request.failures, "it must be None, 'chance' or 'lost'"
         )
-    description = _description(snapshot, procedure.planned_records())
+    description = read_description(snapshot.attributes)
+    # Before anything is chosen, and again when the runs have said how many records they scored.
+    _check_description(description, _record_counts(procedure.design, {}), snapshot)
     outcome = procedure.outcome(evidence, record, request)
+    counts = _record_counts(outcome.design, outcome.spending)
+    _check_description(description, counts, snapshot)
     winner = outcome.trial
     artifact = None
     # Of a last run that failed, only the hyperparameters are released: it is no stored trial.
@@ -185,7 +195,7 @@ def _released(
         spending=outcome.spending,
     )
     described_records = None if description is None else description.records
-    warn_of_large_delta(result.delta, described_records or procedure.planned_records())
+    warn_of_large_delta(result.delta, described_records or counts.protected or counts.trained)
     storage, study_id = storage_of(study), study_id_of(study)
     mark = _mark_of(evidence, result)
     # Read again: another worker may have released while this one computed.
@@ -201,19 +211,31 @@ def _released(
         _logger.warning(NO_MARK)
         warnings.warn(NO_MARK, UserWarning, stacklevel=4)
     remind(evidence, other_studies)
+    if request.vouched is not None and "vouched" not in result.spending:
+        _logger.warning(NOT_NEEDED)
     return result
 
 
-def _description(snapshot: StudySnapshot, planned_records: int | None) -> DataDescription | None:
-    """What only people know, for the statement; refuses what contradicts the plan."""
-    description = read_description(snapshot.attributes)
-    if description is not None and description.contradicts(planned_records):
+def _record_counts(design: Design, spending: Mapping[str, Any]) -> RecordCounts:
+    """Returns how many records are protected, as far as the plan and the runs say it."""
+    return description_of(design).record_counts(design, spending)
+
+
+def _check_description(
+    description: DataDescription | None, counts: RecordCounts, snapshot: StudySnapshot
+) -> None:
+    """Refuses a description that says another number of records than the plan and the runs.
+
+    Not of a study that was released: its description cannot change any more.
+    """
+    described_records = None if description is None else description.records
+    reason = counts.contradiction(described_records)
+    if reason and RELEASED_KEY not in snapshot.attributes:
+        number = "..." if counts.protected is None else str(counts.protected)
         raise ReleaseRefusedError(
-            f"Its description says {description.records:,} records, but its plan was made for "
-            f"{planned_records:,}.",
-            fix="Describe it again: optuna_dp.describe(study, records=...).",
+            f"Its description says {described_records:,} records, but {reason}.",
+            fix=f"Describe it again: optuna_dp.describe(study, records={number}).",
         )
-    return description
 
 
 def _artifact_of(study: Study, winner: FrozenTrial, store: ArtifactStore) -> bytes | None:

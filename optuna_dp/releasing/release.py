@@ -14,7 +14,7 @@ from optuna.distributions import BaseDistribution, distribution_to_json
 from optuna_dp import parts
 from optuna_dp.accounting.event_words import in_words
 from optuna_dp.accounting.events import compose
-from optuna_dp.evidence.markdown import statement_markdown
+from optuna_dp.evidence.markdown import Page, page_of, statement_markdown
 from optuna_dp.evidence.procedures import description_of
 from optuna_dp.evidence.statement_data import released_words, statement_data
 from optuna_dp.protocol.plan import Design
@@ -58,7 +58,8 @@ class Release:
             output ("runs"), how many of them asked what they may spend ("asked"), and of how many
             the "training" and the "score" are "enforced", "compared" or "not checked". Where the
             number of runs is secret, one of the three words for all of them. And what the curator
-            vouches for ("vouched").
+            vouches for ("vouched"), and on how many disjoint private records the score was
+            computed ("scored_records").
     """
 
     params: dict[str, Any] | None
@@ -140,13 +141,14 @@ class Release:
                 "and the guarantee is that of the best of exactly so many. Vouched for: a block "
                 "of other runs failed for a cause that does not depend on the data"
             )
-        return statement_page(
+        page = statement_page(
             self._statement(),
             self.design,
             self.search_guarantee,
             training=self.training,
             number_of_runs=number,
         )
+        return statement_markdown(page)
 
     def to_json(self) -> dict[str, Any]:
         """Returns the release as plain JSON values, its statement included.
@@ -229,8 +231,8 @@ def statement_page(
     *,
     training: dp_event.DpEvent | None = None,
     number_of_runs: str | None = None,
-) -> str:
-    """Returns a statement in Markdown, from its JSON and what is read from it.
+) -> Page:
+    """Returns what a statement says, from its JSON and what is read from it.
 
     Args:
         data: The statement, as :func:`optuna_dp.evidence.statement_data.statement_data` made it.
@@ -256,7 +258,8 @@ def statement_page(
     if training is not None:
         cost = in_words(training)
         facts["Final training"] = f"vouched for: {cost}; counted in the guarantee above"
-    return statement_markdown(dict(data), facts)
+    counts = words.record_counts(design, content.get("spending", {}))
+    return page_of(data, facts, words.promises(design, content), counts.protected)
 
 
 def _as_json(value: Any) -> Any:

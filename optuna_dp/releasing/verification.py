@@ -23,15 +23,20 @@ from typing import Any
 from dp_accounting import dp_event
 
 from optuna_dp import validation
+from optuna_dp.accounting.groups import group_epsilon
 from optuna_dp.accounting.guarantee import Guarantee
 from optuna_dp.errors import InvalidArgumentError
+from optuna_dp.evidence.earlier_words import is_earlier
+from optuna_dp.evidence.markdown import Page, questions_markdown, statement_markdown
 from optuna_dp.evidence.procedures import (
     description_of,
     guarantee_without_study,
     procedure_of,
 )
+from optuna_dp.evidence.record_counts import RecordCounts
 from optuna_dp.evidence.run_record import RunRecord
 from optuna_dp.evidence.statement_data import FORMAT, VERSION, released_words, statement_data
+from optuna_dp.numbers_shown import rounded_up
 from optuna_dp.protocol.plan import Design
 from optuna_dp.releasing.data_description import DataDescription
 from optuna_dp.releasing.release import statement_page
@@ -71,11 +76,13 @@ class Check:
         what: What it is about.
         holds: Whether the statement says the same.
         found: What was found, in words.
+        reason: Of what differs, what that means; empty of what agrees.
     """
 
     what: str
     holds: bool
     found: str
+    reason: str = ""
 
 
 @dataclass(frozen=True)
@@ -88,12 +95,19 @@ class Verification:
         believed: What no software can check and the signatory vouches for.
         statement: The statement in Markdown, made from the JSON, in the words of this version;
             empty if anything differs. The cost of a final training is as the JSON says it.
+        questions: What a person has to confirm, as a sheet of questions to the owner of the data
+            in Markdown, with room for answers, names and dates; empty if anything differs.
+        guaranteed: What is guaranteed, a sentence.
+        what_if: What ``cap`` asked for, a sentence; empty if it was not given.
     """
 
     checks: tuple[Check, ...]
     unchecked: tuple[str, ...]
     believed: tuple[str, ...]
     statement: str = field(default="", repr=False)
+    questions: str = field(default="", repr=False)
+    guaranteed: str = ""
+    what_if: str = ""
 
     @property
     def ok(self) -> bool:
@@ -109,31 +123,59 @@ class Verification:
             "checks": [vars(check) for check in self.checks],
             "unchecked": list(self.unchecked),
             "believed": list(self.believed),
+            **({"what_if": self.what_if} if self.what_if else {}),
         }
 
     def __str__(self) -> str:
-        lines = ["Computed again:"]
-        lines += [
-            f"  {'agrees ' if check.holds else 'DIFFERS'}  {check.what}: {check.found}"
-            for check in self.checks
-        ]
-        for heading, texts in (
-            ("Could not be checked:", self.unchecked),
-            ("Remains to be believed:", self.believed),
-        ):
-            lines += [heading, *(f"  - {text}" for text in texts)] if texts else []
-        lines.append(
-            "Everything that can be computed agrees."
-            if self.ok
-            else "The release does NOT agree with its own events."
-        )
+        agreeing = [check for check in self.checks if check.holds]
+        differing = [check for check in self.checks if not check.holds]
+        if differing:
+            lines = [
+                f"DIFFERS: {len(differing)} of {len(self.checks)} parts are not what follows from "
+                "the rest of the file. Do not sign; send it back to the curator."
+            ]
+            for check in differing:
+                lines.append(f"  DIFFERS  {check.what}: {check.found}")
+                lines += [f"           {check.reason}"] if check.reason else []
+        else:
+            lines = [
+                f"AGREES: everything that can be computed again agrees, {len(agreeing)} parts of "
+                "the file.",
+                self.guaranteed,
+            ]
+        lines += [self.what_if] if self.what_if else []
+        shown = {
+            check.what: check.found
+            for check in agreeing
+            if check.what in _WITH_NUMBERS and check.found != "None"
+        }
+        lines += [f"  agrees   {what}: {text}" for what, text in shown.items()]
+        rest = ", ".join(check.what for check in agreeing if check.what not in shown)
+        lines += [f"  agrees   {rest}"] if rest else []
+        if self.unchecked:
+            lines += ["Could not be checked:", *(f"  - {text}" for text in self.unchecked)]
+        if self.believed:
+            lines.append("Remains to be believed (--questions prints them as questions):")
+            lines += [f"  {i}. {text}" for i, text in enumerate(self.believed, start=1)]
         return "\n".join(lines)
+
+
+# Checks whose findings a reader may want to see; of the others it is enough that they agree.
+_WITH_NUMBERS = (
+    "epsilon",
+    "attack",
+    "unit with several records",
+    "records",
+    "SHA-256",
+    "artifact",
+)
 
 
 def verify(
     path_or_json: str | Path | Mapping[str, Any],
     *,
     artifact: str | Path | None = None,
+    cap: int | None = None,
     time_limit: float = 300.0,
 ) -> Verification:
     """Computes the guarantee and the digest of a release again, from its JSON alone.
@@ -147,6 +189,8 @@ def verify(
         path_or_json: ``Release.to_json()``, ``Release.to_json()["statement"]``, or a file that
             holds either, as ``optuna-dp release --json`` prints the release.
         artifact: A file that is said to be the released artifact.
+        cap: What if a person may have so many records? At least 1. The result then says what is
+            guaranteed for such a person, whatever the statement says of persons.
         time_limit: Seconds, positive, that the computing may take.
 
     Returns:
@@ -155,7 +199,8 @@ def verify(
 
     Raises:
         InvalidArgumentError: If there is no such file, it holds neither (a key is missing, unknown
-            or twice there, a number is NaN), it is larger than any release, or the time is over.
+            or twice there, a number is NaN), it is larger than any release, the time is over, or
+            ``cap`` is given for a release that protects clients.
 
     Example:
         >>> import optuna, optuna_dp as odp
@@ -169,6 +214,8 @@ def verify(
         False
     """
     limit = validation.positive("time_limit", time_limit)
+    if cap is not None:
+        validation.whole("cap", cap, 1)
     source: Any = path_or_json
     name, text = "a mapping", None
     if isinstance(source, str | Path):
@@ -177,7 +224,7 @@ def verify(
         # Of a mapping a copy, so that nothing changes while it is looked at.
         document = _parsed(json.dumps(source, default=repr) if text is None else text)
         statement = _statement_of(document)
-        checks, unchecked, believed, page = _within(limit, lambda: _compared(statement))
+        comparison, what_if = _within(limit, lambda: _compared_with(statement, cap))
     except TimeoutError:
         raise InvalidArgumentError(
             "time_limit", limit, "the cost of the events takes longer to compute", "Allow more."
@@ -186,6 +233,11 @@ def verify(
         raise _refusal(name, "it is nested too deeply") from None
     except Exception as error:  # It may hold anything, and each refuses in its own way.
         raise _refusal(name, f"{type(error).__name__}: {error}") from None
+    if cap is not None and not what_if:
+        raise InvalidArgumentError(
+            "cap", cap, "this release protects clients as a whole, not records", "Leave it out."
+        )
+    checks, unchecked = list(comparison.checks), list(comparison.unchecked)
     content = statement["content"]
     if document is not statement:
         released_values = {
@@ -193,22 +245,28 @@ def verify(
         }
         is_equal = released_values == content
         checks.append(
-            Check(
-                "released values", is_equal, "as stated" if is_equal else "other ones are stated"
-            )
+            Check("released values", True, "as stated")
+            if is_equal
+            else _difference_check("released values", "other ones are stated")
         )
     stated_digest = content["artifact_sha256"]
     if artifact is not None:
-        digest = hashlib.sha256(_bytes_of("artifact", artifact)).hexdigest()
-        checks.append(Check("artifact", digest == stated_digest, digest))
+        file_digest = hashlib.sha256(_bytes_of("artifact", artifact)).hexdigest()
+        checks.append(
+            Check("artifact", True, file_digest)
+            if file_digest == stated_digest
+            else _difference_check("artifact", f"{file_digest}, stated {stated_digest}")
+        )
     elif stated_digest is not None:
         unchecked.append(f"The artifact: its file was not given; its SHA-256 is {stated_digest}.")
     unchecked.append(
         "Whether the study took place as its design says. Who holds its storage can release it "
         "again and compare the digest."
     )
-    found_all = Verification(tuple(checks), tuple(unchecked), believed)
-    return replace(found_all, statement=page) if found_all.ok else found_all
+    found_all: Verification = replace(
+        comparison, checks=tuple(checks), unchecked=tuple(unchecked), what_if=what_if
+    )
+    return found_all if found_all.ok else replace(found_all, statement="", questions="")
 
 
 # Reading.
@@ -328,21 +386,73 @@ def _within(seconds: float, compute: Callable[[], Any]) -> Any:
 # Comparing.
 
 
-def _compared(
-    statement: Mapping[str, Any],
-) -> tuple[list[Check], list[str], tuple[str, ...], str]:
+_REASONS = {
+    "epsilon": "A smaller epsilon is stated than the runs in the file cost: the statement claims "
+    "more privacy than there is.",
+    "attack": "A stronger attack is stated than is known, so the bound looks tighter than it is.",
+    "unit with several records": "Whoever has several records is protected less than stated, or "
+    "the stated cap is not that of the description.",
+    "rdp": "A smaller bound is stated than the runs cost.",
+    "gaussian dp": "A smaller bound is stated than the runs cost.",
+    "epsilon by method": "A smaller bound is stated than the runs cost.",
+    "SHA-256": "The guarantee, the design or the released values were changed after the digest "
+    "was made, or the digest was.",
+    "guarantee of the stated design": "A study of the stated design costs something else: one of "
+    "the two was changed.",
+    "records": "The curator's description and the plan count other records. Ask which number is "
+    "right: batches, delta and scores depend on it.",
+    "released values": "The values beside the statement are not those that it was made for.",
+    "artifact": "The file is not the released model, or was changed since.",
+    "protected": "Something else is said to be protected than the guarantee protects.",
+    "neighboring relation": "Something else is said to be protected than the guarantee protects.",
+    "unit": "Something else is said to be protected than the guarantee protects.",
+}
+_OF_WORDS = (
+    "These are not the words of this version of optuna-dp for such a release: somebody has "
+    "changed them."
+)
+_OTHERWISE = "Somebody has changed the file, or another version of optuna-dp made it."
+
+
+def _difference_check(what: str, found: str) -> Check:
+    """Returns the check of something that differs, with what that means."""
+    is_text = what.replace(" ", "_") in _WORDS
+    return Check(what, False, found, _REASONS.get(what, _OF_WORDS if is_text else _OTHERWISE))
+
+
+def _compared_with(statement: Mapping[str, Any], cap: int | None) -> tuple[Verification, str]:
+    """Returns what was compared, and what holds for a person with ``cap`` records."""
+    comparison = _compared(statement)
+    guarantee, delta = Guarantee.from_json(statement["guarantee"]), statement["delta"]
+    if cap is None or guarantee.unit != "record":
+        return comparison, ""
+    epsilon = group_epsilon(guarantee, delta, cap)
+    bound = (
+        "no finite epsilon is known"
+        if math.isinf(epsilon)
+        else f"epsilon = {rounded_up(epsilon, 4)}"
+    )
+    records = "1 record" if cap == 1 else f"up to {cap:,} records"
+    return comparison, (
+        f"What if: for a person with {records}, {bound} at delta = {delta:g}. This is no part of "
+        "the statement."
+    )
+
+
+def _compared(statement: Mapping[str, Any]) -> Verification:
     """Compares every key of a statement with what follows from its own events and values.
 
-    Returns what was compared, what was not, what remains to be believed, and the statement as a
-    page: in the words of this version, since a statement may leave some out.
+    The statement as a page and the questions are in the words of this version, since a statement
+    may leave some out.
     """
     guarantee = Guarantee.from_json(statement["guarantee"])
     design = Design.from_json(statement["design"])
     fits, has_training = _design_and_guarantee(design, guarantee)
     procedure_words, content = description_of(design), statement["content"]
-    cap = None
+    cap, described_records = None, None
     if "description" in content:
-        cap = DataDescription.from_json(content["description"]).cap
+        description = DataDescription.from_json(content["description"])
+        cap, described_records = description.cap, description.records
     made_anew = statement_data(
         guarantee,
         design,
@@ -365,11 +475,25 @@ def _compared(
     ]
     own_version = recomputed.pop("versions").get("optuna-dp")
     of_another_version = own_version is not None and own_version != versions.get("optuna-dp")
+    counts = procedure_words.record_counts(design, content.get("spending", {}))
     checks = [fits]
+    if described_records is not None and counts.protected is not None:
+        checks.append(_check_of_records(counts, described_records))
+    elif described_records is not None and counts.trained is not None:
+        unchecked.append(
+            f"The number of records: {described_records:,} are described. The plan trains on "
+            f"{counts.trained:,} and scores others, which are protected too; how many is not "
+            "recorded."
+        )
     for key, value in recomputed.items():
         heading = "SHA-256" if key == "digest" else key.replace("_", " ")
         differs = _difference_in(key, statement, value)
-        if differs and of_another_version and key in _OF_A_VERSION:
+        if differs and is_earlier(key, design.procedure, statement[key]):
+            unchecked.append(
+                f"{heading.capitalize()}: in an earlier wording of optuna-dp {own_version}. "
+                "--statement prints them as they are worded now."
+            )
+        elif differs and of_another_version and key in _OF_A_VERSION:
             stated_version = str(versions.get("optuna-dp", "another version"))[:40]
             unchecked.append(
                 f"{heading.capitalize()}: not as in optuna-dp {own_version}, which checks here. "
@@ -381,18 +505,51 @@ def _compared(
                 recomputed_text += (
                     f"; the statement says {_shown(statement[key]) or 'none'}, which claims less"
                 )
-            checks.append(Check(heading, not differs, differs or recomputed_text))
-    page = ""
-    if all(check.holds for check in checks):
-        words = {key: made_anew[key] for key in _WORDS}
-        page = _page({**statement, **words}, design, guarantee, has_training)
-    return checks, unchecked, tuple(recomputed["assumptions"]), page
+            checks.append(
+                _difference_check(heading, differs)
+                if differs
+                else Check(heading, True, recomputed_text)
+            )
+    result = Verification(
+        checks=tuple(checks),
+        unchecked=tuple(unchecked),
+        believed=tuple(recomputed["assumptions"]),
+        guaranteed=_guaranteed(statement, len(recomputed["assumptions"])),
+    )
+    if not result.ok:
+        return result
+    words = {key: made_anew[key] for key in _WORDS}
+    page = _page({**statement, **words}, design, guarantee, has_training)
+    return replace(
+        result,
+        statement=_without_controls(statement_markdown(page)),
+        questions=_without_controls(questions_markdown(page)),
+    )
+
+
+def _check_of_records(counts: RecordCounts, described_records: int) -> Check:
+    """Compares the described number of records with the planned one."""
+    reason = counts.contradiction(described_records)
+    if reason:
+        return _difference_check("records", f"{described_records:,} are described, but {reason}")
+    return Check("records", True, f"{described_records:,} are described, and planned for")
+
+
+def _guaranteed(statement: Mapping[str, Any], promises: int) -> str:
+    """Returns what is guaranteed if everything agrees, a sentence."""
+    if statement["epsilon"] is None:
+        return "No finite epsilon is known for this release."
+    return (
+        f"If the {promises} promises below hold: epsilon = "
+        f"{rounded_up(statement['epsilon'], 4)} at delta = {statement['delta']:g}, for "
+        f"{statement['protected']}."
+    )
 
 
 def _page(
     data: Mapping[str, Any], design: Design, guarantee: Guarantee, has_training: bool
-) -> str:
-    """Returns the statement in Markdown, without characters that steer a terminal."""
+) -> Page:
+    """Returns what the statement says, in the words of this version."""
     search, training = guarantee, None
     if has_training:  # Release.with_training puts the search first.
         search_event, *training_events = guarantee.event.events
@@ -412,8 +569,12 @@ def _page(
             "that of the best of exactly so many"
         )
     )
-    page = statement_page(data, design, search, training=training, number_of_runs=number)
-    return "".join(c for c in page if c == "\n" or c.isprintable())
+    return statement_page(data, design, search, training=training, number_of_runs=number)
+
+
+def _without_controls(text: str) -> str:
+    """Returns a text without characters that steer a terminal."""
+    return "".join(c for c in text if c == "\n" or c.isprintable())
 
 
 def _texts(value: Any) -> bool:
@@ -491,7 +652,7 @@ def _design_and_guarantee(design: Design, guarantee: Guarantee) -> tuple[Check, 
     for search in searches:
         if _implied(design, search).to_json() == search.to_json():
             return Check(subject, True, "the same"), search is not guarantee
-    return Check(subject, False, "another one"), False
+    return _difference_check(subject, "another one"), False
 
 
 def _implied(design: Design, search: Guarantee) -> Guarantee:

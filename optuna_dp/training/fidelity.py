@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy.typing as npt
 
-from optuna_dp.errors import InvalidArgumentError, PlanError
+from optuna_dp.errors import Described, InvalidArgumentError, PlanError
 from optuna_dp.training.learning_rate import NOISE_PER_WEIGHT, Optimizer, learning_rate
 from optuna_dp.training.run_endings import AccountantReading, check_at_end, is_checked_at_end
 from optuna_dp.training.schedules import CONSTANT, Schedule
@@ -246,9 +246,12 @@ class Fidelity:
         if vouched is not None and (not isinstance(vouched, str) or not vouched.strip()):
             raise InvalidArgumentError("vouched", vouched, "it must be a text that says why")
         divisor = self._scored_records(len(values), size, vouched)
-        vouched_fields = {} if vouched is None else {"vouched": vouched}
+        claim_fields: dict[str, Any] = {} if vouched is None else {"vouched": vouched}
+        if self.scored_on == "disjoint":
+            # These records are protected, too: the statement counts them.
+            claim_fields["size"] = divisor
         # Before the score exists, so that none is computed twice.
-        score_claim = claim(trial, SCORE, by=BY_RUN_SCORE, **vouched_fields)
+        score_claim = claim(trial, SCORE, by=BY_RUN_SCORE, **claim_fields)
         score = private_mean(
             values,
             lower=0.0,
@@ -281,7 +284,7 @@ class Fidelity:
         divisor = planned if size is None else size
         assert divisor is not None
         pairs: list[tuple[str, Any, int, int]] = [
-            ("correct", f"{scored} records", scored, divisor)
+            ("correct", Described(f"{scored:,} records"), scored, divisor)
         ]
         if size is not None and planned is not None:
             pairs.append(("size", size, size, planned))

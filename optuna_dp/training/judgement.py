@@ -72,6 +72,8 @@ class RunJudgement:
         is_stated: Whether what was compared is an event that the objective wrote, and not what an
             accountant recorded.
         vouched: What the objective itself vouched for, in its words.
+        scored_records: The public number of disjoint private records that the score is computed
+            on; None if it is computed on others, or was not recorded.
     """
 
     training: str
@@ -83,6 +85,7 @@ class RunJudgement:
     fewer_steps: bool
     is_stated: bool
     vouched: tuple[str, ...]
+    scored_records: int | None
 
     @property
     def doubt(self) -> str | None:
@@ -116,6 +119,7 @@ def judge(
         fewer_steps=_took_fewer_steps(spending, run),
         is_stated=training == COMPARED and bool((spending or {}).get("stated")),
         vouched=tuple(text for text in vouched if text),
+        scored_records=None if score_claim is None else score_claim.get("size"),
     )
 
 

@@ -7,6 +7,7 @@ itself (a loader, a sampler, an iterable data set) is refused, and so is what ho
 from __future__ import annotations
 
 import logging
+import math
 import sys
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol
@@ -14,7 +15,7 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from optuna_dp.errors import InvalidArgumentError
+from optuna_dp.errors import Described, InvalidArgumentError
 
 _logger = logging.getLogger("optuna_dp")
 # Of the planned number of records: beyond the first a warning, beyond the second a refusal.
@@ -220,12 +221,16 @@ def check_number(records: Records, planned: float, name: str = "records") -> Non
     if abs(factor - 1.0) <= _REMARKABLE_SHARE:
         return
     if not 1 / _LARGEST_FACTOR <= factor <= _LARGEST_FACTOR:
+        maker, fix = "the plan was made for", "plan_budget(records=...)"
+        if name == "score_records":
+            maker, fix = "score_size says", "score_size=..."
+        least, most = math.ceil(planned / _LARGEST_FACTOR), math.floor(planned * _LARGEST_FACTOR)
         raise InvalidArgumentError(
             name,
-            f"{len(records)} records",
-            f"the plan was made for {planned:.0f}, so batches would be far from what it says",
-            "Make the plan for the number that is trained on, rounded if the exact number is "
-            "private: plan_budget(records=...).",
+            Described(f"{len(records):,} records"),
+            f"{maker} {planned:,.0f}, and from {least:,} to {most:,} are allowed",
+            f"Give all of the records that were planned for, or another number: {fix}, rounded if "
+            "the exact number is private.",
         )
     _logger.warning(
         "The training has more than 10 %% more or fewer %s than the %.0f that its plan was made "

@@ -219,8 +219,9 @@ def train(
 
     Raises:
         InvalidArgumentError: If an argument is not allowed, the study minimizes an accuracy, or
-            the loss or the score cannot be computed for one record alone. Nothing was trained and
-            nothing is charged then.
+            the loss or the score cannot be computed for one record alone. Nothing was trained
+            then, and the trial may call this again. If the error leaves the objective, the run
+            has failed: as any failed run it uses up its place in the plan, and is charged for.
         PlanError: If no trial was granted this run, the trial has trained already, or the training
             changed something that it does not train.
         MissingExtraError: If the model needs PyTorch and it is not installed.
@@ -572,7 +573,9 @@ def _score(
     from optuna_dp.scoring import private_mean
 
     assert run.score_noise_multiplier is not None
-    score_claim = claim(trial, SCORE, by=BY_ENGINE)
+    # Disjoint records are protected, too: the statement counts them.
+    extra = {"size": scored.size} if run.scored_on == "disjoint" else {}
+    score_claim = claim(trial, SCORE, by=BY_ENGINE, **extra)
     values = learner.scores(scored.records)
     learner.check_unchanged()
     _refuse_fork(process)

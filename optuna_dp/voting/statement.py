@@ -3,15 +3,58 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from optuna_dp.accounting.event_words import in_words
+from optuna_dp.evidence.promises import Promise
 from optuna_dp.evidence.statement import Description
 from optuna_dp.protocol.plan import Design
 from optuna_dp.voting.plan import VotePlan
 
 if TYPE_CHECKING:
     from optuna_dp.accounting.guarantee import Guarantee
+
+
+_PROMISES = (
+    Promise(
+        "No person's records are held by several clients. Such a person is protected less.",
+        "Does no person have records at more than one client?",
+        "row *What is protected*",
+    ),
+    Promise(
+        "The candidates, the number of votes and the noise were fixed before looking at data.",
+        "Were the candidates, the number of votes and the noise fixed before anybody had looked "
+        "at the clients' data?",
+        "rows *Search* and *Noise*",
+    ),
+    Promise(
+        "At most the stated number of clients revealed their share of the noise to others. Every "
+        "other client added its share as the protocol says.",
+        "Who runs the clients, and is it believed that no more of them than stated work together "
+        "or leave out their noise?",
+        "rows *Clients* and *Noise*",
+    ),
+    Promise(
+        "Whether a client takes part or drops out, and how long it takes, does not depend on its "
+        "data.",
+        "Is it independent of a client's data whether it takes part, drops out or is slow?",
+        "row *Clients*",
+    ),
+    Promise(
+        "With secure aggregation, the server follows the protocol and runs it once for each "
+        "attempt counted here. Without it, the server is trusted with every noisy vote.",
+        "Who runs the server, and is it trusted with what the row *Sum* says?",
+        "row *Sum*",
+    ),
+    Promise(
+        "A later training with the chosen hyperparameters is covered only if a row above names it "
+        "as the final training. Then each client's whole contribution to it was clipped and "
+        "noised as stated.",
+        "If a model was trained afterwards: is it the row *Final training*, and was each client's "
+        "whole contribution clipped and noised as stated there?",
+        "row *Final training*",
+    ),
+)
 
 
 class VoteDescription(Description):
@@ -32,19 +75,9 @@ class VoteDescription(Description):
         "sum lies in its range, and that every attempt is charged for.",
     )
 
-    assumptions: tuple[str, ...] = (
-        "No person's records are held by several clients. Such a person is protected less.",
-        "The candidates, the number of votes and the noise were fixed before looking at data.",
-        "At most the stated number of clients revealed their share of the noise to others. Every "
-        "other client added its share as the protocol says.",
-        "Whether a client takes part or drops out, and how long it takes, does not depend on its "
-        "data.",
-        "With secure aggregation, the server follows the protocol and runs it once for each "
-        "attempt counted here. Without it, the server is trusted with every noisy vote.",
-        "A later training with the chosen hyperparameters is covered only if a row above names it "
-        "as the final training. Then each client's whole contribution to it was clipped and "
-        "noised as stated.",
-    )
+    def promises(self, design: Design, content: Mapping[str, Any]) -> tuple[Promise, ...]:
+        """See :class:`Description`; the same for every vote."""
+        return _PROMISES
 
     def facts(self, design: Design, guarantee: Guarantee) -> dict[str, str]:
         plan = VotePlan.from_json(design.settings["plan"])

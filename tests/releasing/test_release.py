@@ -317,7 +317,7 @@ def test_a_search_without_a_renyi_curve_has_a_sentence_in_place_of_a_table() -> 
         finished_study(odp.RandTuneSampler(trials=infinite)), RUN, vouched="a test"
     )
     assert all(value is None for value in release.to_json()["statement"]["rdp"]["epsilons"])
-    assert "No such bound is known" in release.statement()
+    assert "no such bound is known" in release.statement()
     assert "infinite" not in release.statement()
     usual = odp.release(
         finished_study(odp.RandTuneSampler(trials=odp.Geometric(2))), RUN, vouched="a test"

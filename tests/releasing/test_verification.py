@@ -138,7 +138,7 @@ def test_every_lie_is_found(honest: dict[str, Any], lie: str) -> None:
     found = odp.verify(data)
     assert not found.ok
     assert "DIFFERS" in str(found)
-    assert str(found).endswith("The release does NOT agree with its own events.")
+    assert str(found).startswith("DIFFERS")
 
 
 def paths(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:

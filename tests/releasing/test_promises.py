@@ -1,0 +1,378 @@
+"""What a statement leaves to a person: said as promises, and asked as questions."""
+
+from __future__ import annotations
+
+import copy
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import optuna
+import pytest
+from budget.budget_support import budget, finished
+from support import asking, finished_study, logged, study_of
+from typer.testing import CliRunner
+
+import optuna_dp as odp
+from optuna_dp.accounting.groups import group_epsilon
+from optuna_dp.cli import app
+from optuna_dp.errors import InvalidArgumentError, ReleaseRefusedError
+from optuna_dp.evidence.statement_data import digest
+
+RNG = np.random.default_rng(0)
+X = RNG.normal(size=(500, 5))
+Y = (X[:, 0] > 0).astype(int)
+TRAINED, SCORED = (X[:400], Y[:400]), (X[400:], Y[400:])
+PLAN = odp.plan_budget(epsilon=3.0, records=400, batch_size=100, epochs=5, pilots=2)
+DISJOINT = odp.plan_budget(
+    epsilon=3.0, records=400, batch_size=100, epochs=5, pilots=2, score="disjoint"
+)
+STEPS = {"records": 400, "batch_size": 100, "steps": 20, "noise_multiplier": 4.0}
+
+
+def trains(trial: optuna.Trial) -> float:
+    """Trains and scores by the software, on disjoint records where the plan says so."""
+    run = odp.fidelity(trial)
+    trial.suggest_float("a", 0, 1)
+    others: dict[str, Any] = {}
+    if run.scored_on == "disjoint":
+        others = {"score_records": SCORED, "score_size": 100}
+    score = odp.train(run, odp.SoftmaxRegression(5, 2), TRAINED, score="accuracy", **others).score
+    assert score is not None
+    return score
+
+
+def compares(trial: optuna.Trial) -> float:
+    """Has a loop of its own, and hands in what it wrote down."""
+    run = odp.fidelity(trial)
+    trial.suggest_float("a", 0, 1)
+    noise, rate, steps = run.noise_multiplier, run.sample_rate, run.steps
+    run.spent(odp.dp_sgd(noise_multiplier=noise, sample_rate=rate or 1.0, steps=steps))
+    size = 100 if run.scored_on == "disjoint" else None
+    return run.score(np.ones(size or 400), size=size)
+
+
+def shows_nothing(trial: optuna.Trial) -> float:
+    odp.fidelity(trial)
+    return trial.suggest_float("a", 0, 1)
+
+
+def released(
+    objective: Any, plan: odp.BudgetPlan = PLAN, described: int | None = None, **options: Any
+) -> odp.Release:
+    study = study_of(odp.BudgetSampler(plan))
+    if described is not None:
+        odp.describe(study, records=described)
+    study.optimize(objective)
+    return odp.release(study, **options)
+
+
+@pytest.fixture(scope="module")
+def enforced() -> odp.Release:
+    return released(trains, described=400)
+
+
+@pytest.fixture(scope="module")
+def disjoint() -> odp.Release:
+    return released(trains, DISJOINT, described=500)
+
+
+def promises_of(release: odp.Release) -> list[str]:
+    texts = release.to_json()["statement"]["assumptions"]
+    assert all(text in release.statement() for text in texts)
+    return list(texts)
+
+
+# -- by what a run is held -----------------------------------------------------------------------
+
+
+def test_the_first_promise_says_that_the_software_held_it(enforced: odp.Release) -> None:
+    first = promises_of(enforced)[0]
+    assert "training: in 3 of 3 runs the software did it itself (*enforced*)" in first
+    assert "score: in 3 of 3 runs the software did it itself (*enforced*)" in first
+    assert "curator's word" not in first
+
+
+def test_the_first_promise_says_that_a_loop_of_its_own_was_compared() -> None:
+    first = promises_of(released(compares))[0]
+    assert "in 3 of 3 runs the curator's own code did it and wrote down itself" in first
+    assert "(*compared*)" in first
+    assert "(*enforced*)" not in first
+
+
+def test_the_first_promise_says_that_nothing_shows_a_run() -> None:
+    first = promises_of(released(shows_nothing, vouched="It is known."))[0]
+    assert first.count("nothing but the curator's word holds it (*not checked*)") == 2
+
+
+def test_the_first_promise_counts_each_word_by_itself() -> None:
+    def mixed(trial: optuna.Trial) -> float:
+        return (trains if trial.number == 0 else compares)(trial)
+
+    first = promises_of(released(mixed))[0]
+    assert "in 1 of 3 runs the software did it itself (*enforced*)" in first
+    assert "in 2 of 3 runs the curator's own code did it" in first
+    assert "What is left to the curator" not in first
+
+
+def test_where_the_number_of_runs_is_secret_no_promise_counts_them() -> None:
+    sampler = odp.RandTuneSampler(
+        trials=odp.Binomial(3, mean=3), run=odp.RunPlan(**STEPS, score_noise_multiplier=20.0)
+    )
+    study = study_of(sampler)
+    study.optimize(trains)
+    first = promises_of(odp.release(study))[0]
+    assert "in every run the software did it itself" in first
+    assert " 3 " not in first
+
+
+# -- which promises there are --------------------------------------------------------------------
+
+
+def names_numbers(release: odp.Release) -> bool:
+    return any("numbers of records" in text for text in promises_of(release))
+
+
+def test_that_the_number_of_records_is_public_is_a_promise_where_the_plan_has_one(
+    enforced: odp.Release,
+) -> None:
+    assert names_numbers(enforced)
+    assert not names_numbers(odp.release(finished()))  # A plan made from an event.
+    sampler = odp.RandTuneSampler(
+        trials=odp.Binomial(1, mean=1), run=odp.RunPlan(**STEPS, score_noise_multiplier=20.0)
+    )
+    study = study_of(sampler)
+    study.optimize(trains)
+    assert names_numbers(odp.release(study))
+    assert not names_numbers(
+        odp.release(finished_study(), odp.gaussian(noise_multiplier=4.0), vouched="a test")
+    )
+
+
+def test_a_promise_about_early_stopping_is_left_out_only_where_the_software_took_all_steps(
+    enforced: odp.Release,
+) -> None:
+    def speaks_of_it(release: odp.Release) -> bool:
+        return any("when a training stopped" in text for text in promises_of(release))
+
+    assert not speaks_of_it(enforced)
+    assert speaks_of_it(released(compares))
+    assert speaks_of_it(released(lambda t: (trains if t.number == 0 else compares)(t)))
+
+
+def test_promises_of_public_and_disjoint_scores_are_there_where_they_are_needed(
+    enforced: odp.Release, disjoint: odp.Release
+) -> None:
+    def texts(release: odp.Release) -> str:
+        return " ".join(promises_of(release))
+
+    public = odp.release(finished(budget(2, score=None)))
+    assert "scores were computed on are public" in texts(public)
+    assert "scores were computed on are public" not in texts(enforced)
+    assert "looks at nothing but the record itself" in texts(disjoint)
+    assert "looks at nothing but the record itself" not in texts(enforced)
+
+
+def test_the_first_sentence_is_conditional_on_the_promises(enforced: odp.Release) -> None:
+    count = len(promises_of(enforced))
+    sentence = enforced.statement().split("\n\n")[1]
+    assert sentence.startswith(f"If the {count} promises below hold, ")
+    assert sentence.index("differentially private") > sentence.index("promises")
+
+
+def test_other_measures_stand_after_all_that_is_needed(enforced: odp.Release) -> None:
+    text, appendix = enforced.statement().split("## Appendix")
+    assert "Rényi" not in text
+    assert "Gaussian-DP" not in text
+    assert "Rényi" in appendix
+    assert "Gaussian-DP" in appendix
+
+
+def test_pilots_have_a_heading_of_their_own_with_how_each_ended() -> None:
+    def fails_once(trial: optuna.Trial) -> float:
+        trial.suggest_float("x", 0, 1)
+        if trial.number == 1:
+            raise RuntimeError
+        return 0.25
+
+    study = study_of(odp.BudgetSampler(budget(3)))
+    study.optimize(asking(fails_once), catch=(RuntimeError,))
+    release = odp.release(study)
+    before, section = release.statement().split("## What was released of the pilots")
+    rows = [line for line in section.split("\n## ")[0].splitlines() if line.startswith("| ")][1:]
+    assert len(rows) == 3
+    for row, pilot in zip(rows, release.pilots, strict=True):
+        assert repr(pilot["params"]["x"]) in row
+        assert row.endswith("| failed |") == (pilot["state"] == "FAIL")
+    assert "the outputs of 3 pilots" in before
+
+
+# -- how many records are protected --------------------------------------------------------------
+
+
+def test_disjoint_records_are_counted_together(disjoint: odp.Release) -> None:
+    text = disjoint.statement()
+    assert "400 records to train on + 100 others to score = 500 protected records" in text
+    assert "times the number of records that is 0.005" in text
+    assert disjoint.to_json()["spending"]["scored_records"] == 100
+    assert "400 records, a public number" in released(compares).statement()
+
+
+def test_disjoint_records_of_a_loop_of_its_own_are_counted_too() -> None:
+    assert "= 500 protected records" in released(compares, DISJOINT).statement()
+
+
+def test_disjoint_records_of_a_private_selection_are_those_of_the_winner() -> None:
+    run = odp.RunPlan(**STEPS, score_noise_multiplier=20.0, score="disjoint")
+    study = study_of(odp.RandTuneSampler(trials=odp.Binomial(2, mean=2), run=run))
+    odp.describe(study, records=500)
+    study.optimize(trains)
+    assert "= 500 protected records" in odp.release(study).statement()
+
+
+def test_to_describe_the_trained_records_alone_or_another_number_is_refused() -> None:
+    study = study_of(odp.BudgetSampler(DISJOINT))
+    odp.describe(study, records=450)  # Nothing says yet how many are scored.
+    study.optimize(trains)
+    with pytest.raises(ReleaseRefusedError, match="500 records are protected") as caught:
+        odp.release(study)
+    assert "records=500" in caught.value.fix
+    with pytest.raises(InvalidArgumentError, match="trains on 400 records and scores others"):
+        odp.describe(study, records=400)
+    odp.describe(study, records=500)
+    assert "500 records" in odp.release(study).statement()
+
+
+def test_verify_compares_the_described_records_with_the_planned_ones(
+    disjoint: odp.Release,
+) -> None:
+    data = json.loads(json.dumps(disjoint.to_json()))
+    check = next(check for check in odp.verify(data).checks if check.what == "records")
+    assert check.holds
+    data["description"]["records"] = 400
+    statement = data["statement"]
+    statement["content"]["description"]["records"] = 400
+    statement["digest"] = digest(statement["guarantee"], statement["design"], statement["content"])
+    found = odp.verify(data)
+    assert [check.what for check in found.checks if not check.holds] == ["records"]
+    assert "500 records are protected" in str(found)
+
+
+# -- what a reviewer is told ---------------------------------------------------------------------
+
+
+def test_the_verdict_is_the_first_line_and_every_difference_has_a_reason(
+    enforced: odp.Release,
+) -> None:
+    honest = json.loads(json.dumps(enforced.to_json()))
+    assert str(odp.verify(honest)).startswith("AGREES")
+    forged = copy.deepcopy(honest)
+    forged["statement"]["epsilon"] /= 2
+    forged["statement"]["trust"] += " x"
+    forged["statement"]["released"] = []
+    found = odp.verify(forged)
+    assert str(found).startswith("DIFFERS: 3 of ")
+    differing = [check for check in found.checks if not check.holds]
+    assert len(differing) == 3
+    for check in differing:
+        assert check.reason
+        assert check.reason in str(found)
+    assert "AGREES" not in str(found)
+
+
+def test_what_if_a_person_has_several_records(enforced: odp.Release) -> None:
+    data = enforced.to_json()
+    words = odp.verify(data, cap=3).what_if
+    epsilon = float(words.split("epsilon = ")[1].split(" ")[0])
+    exact = group_epsilon(enforced.guarantee, 1e-5, 3)
+    assert exact <= epsilon <= exact + 1e-3
+    assert odp.verify(data).what_if == ""
+    assert odp.verify(data, cap=3).statement == odp.verify(data).statement
+    with pytest.raises(InvalidArgumentError, match="cap=0"):
+        odp.verify(data, cap=0)
+
+
+def test_what_if_is_refused_where_clients_are_protected() -> None:
+    study = study_of(odp.RandTuneSampler(trials=odp.Binomial(1, mean=1)))
+    study.optimize(lambda trial: trial.suggest_float("x", 0, 1))
+    run = odp.per_client(odp.gaussian(noise_multiplier=4.0))
+    data = odp.release(study, run, vouched="a test").to_json()
+    with pytest.raises(InvalidArgumentError, match="protects clients"):
+        odp.verify(data, cap=2)
+
+
+def test_the_questions_ask_for_every_promise_and_every_open_row() -> None:
+    release = released(shows_nothing, vouched="Our own library trains with this noise.")
+    sheet = odp.verify(release.to_json()).questions
+    for number, _ in enumerate(promises_of(release), start=1):
+        assert f"(promise {number}" in sheet
+    for row in ("Data", "Owner of the data", "Purpose", "A record belongs to"):
+        assert f"(row *{row}*" in sheet
+    assert "Our own library trains with this noise." in sheet
+    assert sheet.count("Name: ____") == sheet.count("Answer: ____") > len(promises_of(release))
+    assert release.to_json()["statement"]["digest"] in sheet
+
+
+def test_the_command_prints_the_questions_and_the_what_if(
+    enforced: odp.Release, tmp_path: Path
+) -> None:
+    file = tmp_path / "release.json"
+    file.write_text(json.dumps(enforced.to_json()))
+    runner = CliRunner()
+    sheet = runner.invoke(app, ["verify", str(file), "--questions"])
+    assert sheet.stdout.strip() == odp.verify(file).questions.strip()
+    assert "What if: for a person with up to 2 records" in (
+        runner.invoke(app, ["verify", str(file), "--cap", "2"]).stdout
+    )
+    for both in (["--questions", "--json"], ["--questions", "--statement"]):
+        assert runner.invoke(app, ["verify", str(file), *both]).exit_code == 2
+    data = enforced.to_json()
+    data["statement"]["epsilon"] /= 2
+    file.write_text(json.dumps(data))
+    tampered = runner.invoke(app, ["verify", str(file), "--questions"])
+    assert tampered.exit_code == 1
+    assert tampered.stdout.startswith("DIFFERS")
+
+
+def test_a_reason_that_nothing_needs_is_said_not_to_be_printed() -> None:
+    with logged() as lines:
+        release = released(trains, vouched="I know it.")
+    assert any("vouched= was not needed" in line for line in lines)
+    assert "I know it." not in release.statement()
+    with logged() as lines:
+        release = released(shows_nothing, vouched="I know it.")
+    assert not any("was not needed" in line for line in lines)
+    assert "I know it." in release.statement()
+
+
+# -- faults of the set-up ------------------------------------------------------------------------
+
+
+def test_a_fault_of_the_set_up_leaves_the_trial_its_training() -> None:
+    def mends_itself(trial: optuna.Trial) -> float:
+        run = odp.fidelity(trial)
+        with pytest.raises(InvalidArgumentError):
+            odp.train(run, odp.SoftmaxRegression(5, 2), TRAINED, score="wrong")  # type: ignore[arg-type]
+        return trains(trial)
+
+    assert released(mends_itself).spending["training"] == {"enforced": 3}
+
+
+def test_a_fault_of_the_set_up_that_leaves_the_objective_uses_up_the_runs_place() -> None:
+    study = study_of(odp.BudgetSampler(PLAN))
+
+    def is_wrong_first(trial: optuna.Trial) -> float:
+        if trial.number == 0:
+            odp.train(odp.fidelity(trial), odp.SoftmaxRegression(5, 2), (X[:9], Y[:9]))
+        return trains(trial)
+
+    with pytest.raises(InvalidArgumentError) as caught:
+        study.optimize(is_wrong_first)
+    message = str(caught.value)
+    assert "<9 records>" in message
+    assert "from 200 to 800 are allowed" in message
+    study.optimize(is_wrong_first)
+    release = odp.release(study)
+    assert [pilot["state"] for pilot in release.pilots] == ["FAIL", "COMPLETE"]
+    assert release.guarantee == PLAN.guarantee
