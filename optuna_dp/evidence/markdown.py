@@ -123,7 +123,7 @@ To add up this release with others of the same data, use `Guarantee.compose`.
 
 
 def questions_markdown(page: Page) -> str:
-    """Returns a sheet of questions to the owner of the data, with room for answers.
+    """Returns a sheet of questions to the owner of the data, with space for answers.
 
     It has what no software can answer: rows that the curator left open or vouched for, and one
     question for each promise.

@@ -96,7 +96,7 @@ class Verification:
         statement: The statement in Markdown, made from the JSON, in the words of this version;
             empty if anything differs. The cost of a final training is as the JSON says it.
         questions: What a person has to confirm, as a sheet of questions to the owner of the data
-            in Markdown, with room for answers, names and dates; empty if anything differs.
+            in Markdown, with space for answers, names and dates; empty if anything differs.
         guaranteed: What is guaranteed, a sentence.
         what_if: What ``cap`` asked for, a sentence; empty if it was not given.
     """
