@@ -90,7 +90,8 @@ class MissingExtraError(OptunaDPError, ImportError):
         self.extra = extra
         super().__init__(
             f"{package} is needed for this and is not installed. "
-            f'Install it with: pip install "optuna-dp[{extra}]"'
+            f'Install it with: pip install "optuna-dp[{extra}]", or in the source tree: '
+            f'pip install ".[{extra}]"'
         )
 
 
