@@ -16,6 +16,7 @@ STATIC = HERE.parents[1] / "docs" / "_static"
 NAMES = {
     "list": "a short list, everything charged",
     "whitened": "one run, whitened features",
+    "default": "the same, a constant rate and averaged weights",
     "plain": "one run, plain features",
 }
 # Published numbers, whose tuning is not charged: accuracy, epsilon.
@@ -40,7 +41,7 @@ def table() -> str:
         for epsilon in epsilons:
             values = found[arm][epsilon]
             each = ", ".join(f"{value:.1f}" for value in values)
-            cells.append(f"{np.mean(values):.1f} ({each})")
+            cells.append(f"{np.mean(values):.1f} ({each})" if values else "")
         lines.append(f"| {name} | " + " | ".join(cells) + " |")
     return "\n".join(lines)
 
