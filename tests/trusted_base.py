@@ -87,6 +87,7 @@ WORDS = (
     "evidence/markdown.py",
     "evidence/promises.py",
     "evidence/record_counts.py",
+    "evidence/run_promises.py",
     "evidence/statement.py",
     "evidence/statement_data.py",
     "numbers_shown.py",

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from optuna_dp.accounting.event_words import in_words
+from optuna_dp.budget.plan import BudgetPlan
 from optuna_dp.budget.settings import BudgetSettings
 from optuna_dp.evidence.promises import (
     BEFORE_THE_RUNS,
@@ -15,10 +16,9 @@ from optuna_dp.evidence.promises import (
     PUBLIC_SCORES,
     TOLD_APART,
     Promise,
-    is_enforced,
-    what_a_run_is,
 )
 from optuna_dp.evidence.record_counts import RecordCounts
+from optuna_dp.evidence.run_promises import is_enforced, what_a_run_is
 from optuna_dp.evidence.statement import Description, sampling_row
 from optuna_dp.protocol.plan import Design
 from optuna_dp.training.judgement import (
@@ -51,6 +51,13 @@ _REPORTS = Promise(
     "Does the stated cost of a training cover every number that it computed from the records and "
     "showed to anybody or to a pruner?",
     "the rows of the pilots, and row *The last run*",
+)
+_PUBLIC_DIVISOR = Promise(
+    "The number of records that a sum of scores is divided by is public. With one person more or "
+    "less in the data it would have been the same.",
+    "Is the number of records that scores are divided by public, and would it be the same with "
+    "one person more or less in the data?",
+    "row *The score*",
 )
 _FIXED_BEFOREHAND = Promise(
     "The number of runs and the cost of each were fixed without looking at the data. So were the "
@@ -111,7 +118,7 @@ took, when they ended, logs, or attributes and reported values outside the state
             *((PUBLIC_SCORES,) if plan.score is None else ()),
             *((TOLD_APART,) if plan.score == "disjoint" else ()),
             *(() if is_enforced(spending) else (NO_EXACT_SCORE_DECIDED,)),
-            *(() if plan.final.records is None else (PUBLIC_NUMBERS,)),
+            *_public_numbers(plan),
             _FIXED_BEFOREHAND,
             _CHOSEN_FROM_OUTPUTS,
             _FRESH_RANDOMNESS,
@@ -197,6 +204,13 @@ took, when they ended, logs, or attributes and reported values outside the state
         if "vouched" in spending:
             rows["Vouched for by the curator, not checked"] = str(spending["vouched"])
         return rows
+
+
+def _public_numbers(plan: BudgetPlan) -> tuple[Promise, ...]:
+    """Returns the promise that the numbers are public that a plan or its scores are made with."""
+    if plan.final.records is not None:
+        return (PUBLIC_NUMBERS,)
+    return () if plan.score is None else (_PUBLIC_DIVISOR,)
 
 
 def _names_of_rungs(count: int) -> tuple[str, ...]:

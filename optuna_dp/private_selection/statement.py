@@ -15,10 +15,9 @@ from optuna_dp.evidence.promises import (
     PUBLIC_SCORES,
     TOLD_APART,
     Promise,
-    is_enforced,
-    what_a_run_is,
 )
 from optuna_dp.evidence.record_counts import RecordCounts
+from optuna_dp.evidence.run_promises import is_enforced, what_a_run_is
 from optuna_dp.evidence.statement import Description, sampling_row
 from optuna_dp.private_selection.settings import SelectionSettings
 from optuna_dp.protocol.plan import Design

@@ -138,7 +138,9 @@ def test_that_the_number_of_records_is_public_is_a_promise_where_the_plan_has_on
     enforced: odp.Release,
 ) -> None:
     assert names_numbers(enforced)
-    assert not names_numbers(odp.release(finished()))  # A plan made from an event.
+    of_an_event = odp.release(finished())  # Its plan names no records, but scores have a divisor.
+    assert not names_numbers(of_an_event)
+    assert any("is divided by is public" in text for text in promises_of(of_an_event))
     sampler = odp.RandTuneSampler(
         trials=odp.Binomial(1, mean=1), run=odp.RunPlan(**STEPS, score_noise_multiplier=20.0)
     )
