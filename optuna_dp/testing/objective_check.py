@@ -122,8 +122,9 @@ def check_objective(
     values and early stops that nothing pays for, exits, hangs, noisy scores that cost more than
     the event pays for, and what Opacus did beside what the event says. With ``data``, more runs
     ask whether it fails on other data, how far one record moves a step of its training, who joins
-    the batches, whether one record moves the bounds or the other records that a trainer of diffprivlib
-    or a DP-EBM is given, and whether a public score depends on records that are not trained on.
+    the batches, whether one record moves the bounds or the other records that a trainer of
+    diffprivlib or a DP-EBM is given, and whether a public score depends on records that are not
+    trained on.
 
     Nothing is written but what the objective writes, and no budget is spent: use made-up data, or
     data that you may look at. What cannot be seen is listed in ``not_checked``; what was looked

@@ -821,11 +821,16 @@ def not_checked_of_origins(
         record_moves_a_fit: Whether a record was seen that changes what a trainer is given.
         record_is_untouched: Whether a record was seen that the training does not meet.
     """
-    trainers = [fit.library for run in runs for fit in run.fits]
-    trainers += [spending.library for run in runs for spending in run.spendings]
-    if trainers and not record_moves_a_fit:
-        names = " and ".join(dict.fromkeys(trainers))
-        yield f"where the bounds, norms and scales of {names} come from: " + (
+    compared = list(dict.fromkeys(fit.library for run in runs for fit in run.fits))
+    spenders = dict.fromkeys(spending.library for run in runs for spending in run.spendings)
+    unseen = [library for library in spenders if library not in compared]
+    if unseen:
+        yield (
+            f"where the bounds and scales of {' and '.join(unseen)} come from: what it is given "
+            "is not looked at."
+        )
+    if compared and not record_moves_a_fit:
+        yield f"where the bounds, norms and scales of {' and '.join(compared)} come from: " + (
             "no record was seen that changes what it is given."
             if records
             else "bounds and norms were compared with the extremes of the records. Give data=."

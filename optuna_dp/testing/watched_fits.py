@@ -97,7 +97,7 @@ def _watch(
     @functools.wraps(original)
     def watched(self: Any, *arguments: Any, **settings: Any) -> Any:
         if not depth[0]:
-            fits.append(_fit(library, self, arguments, settings, spent()))
+            fits.append(fit_of(library, self, arguments, settings, spent()))
         depth[0] += 1
         try:
             return original(self, *arguments, **settings)
@@ -111,9 +111,18 @@ def _watch(
         undo.callback(setattr, owner, method, original)
 
 
-def _fit(
+def fit_of(
     library: str, model: Any, arguments: Sequence[Any], named: dict[str, Any], spent: int
 ) -> Fit:
+    """Returns what a trainer is given by one call of ``fit``.
+
+    Args:
+        library: Its name.
+        model: The trainer, an estimator as scikit-learn's are.
+        arguments: Of the call, by position.
+        named: Of the call, by name.
+        spent: How many private computations the run had made before.
+    """
     x = named.get("X", arguments[0] if arguments else None)
     y = named.get("y", arguments[1] if len(arguments) > 1 else None)
     settings = {

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import optuna_dp as odp
-from optuna_dp.testing.watched_fits import _fit
+from optuna_dp.testing.watched_fits import fit_of
 
 # What these libraries and scikit-learn warn of is not ours to mend.
 pytestmark = pytest.mark.filterwarnings("default")
@@ -118,7 +118,7 @@ def test_extremes_in_steps_are_a_hint_if_all_bounds_are_such_and_not_if_one_is()
 
     def hints(bounds):
         model = models.DPExplainableBoostingClassifier(privacy_bounds=bounds)
-        return _fit("DP-EBM", model, (grey, Y), {}, 0).from_extremes
+        return fit_of("DP-EBM", model, (grey, Y), {}, 0).from_extremes
 
     quarters = grey + np.array([0.25, 0.5, 0.125])
     assert hints([(0, 1)] * 3) == ()
@@ -126,7 +126,7 @@ def test_extremes_in_steps_are_a_hint_if_all_bounds_are_such_and_not_if_one_is()
     model = models.DPExplainableBoostingClassifier(
         privacy_bounds=[*zip(quarters.min(0), quarters.max(0), strict=True)]
     )
-    assert _fit("DP-EBM", model, (quarters, Y), {}, 0).from_extremes == ("privacy_bounds",)
+    assert fit_of("DP-EBM", model, (quarters, Y), {}, 0).from_extremes == ("privacy_bounds",)
 
 
 def on_data(settings_of, scale=lambda x: x):
