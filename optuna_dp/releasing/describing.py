@@ -42,7 +42,8 @@ def describe(
             private ones are scored, these too. Leave it out where it is secret.
         owner: Who answers for the data.
         date: The day of which the data are, as ISO text ("2026-03-31") or a date.
-        unit: Whose record one record is, in the singular: "patient", "hospital stay".
+        unit: Whose record one record is, in the singular: "patient", "hospital stay". An article
+            before it ("a patient", "one image") is left out.
         cap: The most records that one unit has. If above 1, the statement adds what the guarantee
             is for a unit as a whole, which is weaker.
         sampling: How batches were really drawn, for example "Poisson, by Opacus' data loader".
@@ -68,7 +69,7 @@ def describe(
         "records": records,
         "owner": owner,
         "date": date.isoformat() if isinstance(date, datetime.date) else date,
-        "unit": unit,
+        "unit": _without_article(unit) if isinstance(unit, str) else unit,
         "cap": cap,
         "sampling": sampling,
         "trust": trust,
@@ -101,3 +102,9 @@ def describe(
             "Describe a study before its release.",
         )
     storage.set_study_system_attr(study_id, DESCRIPTION_KEY, description.to_json())
+
+
+def _without_article(unit: str) -> str:
+    """Returns a noun without "a", "an", "one" or "each": the statement puts its own before it."""
+    first_word, _, noun = unit.strip().partition(" ")
+    return noun.strip() if noun and first_word.lower() in ("a", "an", "one", "each") else unit

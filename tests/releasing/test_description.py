@@ -48,6 +48,13 @@ def test_all_of_it_stands_in_the_statement() -> None:
         assert said in text
 
 
+@pytest.mark.parametrize("unit", ["patient", "a patient", "One patient", "each  patient"])
+def test_the_statement_has_one_article_before_the_unit(unit: str) -> None:
+    study = study_of(1)
+    odp.describe(study, unit=unit, cap=1)
+    assert "| vouched for: one patient; " in released(study).statement()
+
+
 def test_a_unit_with_several_records_is_told_what_it_has() -> None:
     study = study_of(1)
     odp.describe(study, unit="patient", cap=2)
