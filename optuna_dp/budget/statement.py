@@ -64,7 +64,8 @@ _FIXED_BEFOREHAND = Promise(
     "search space and any list of candidates, or they were chosen from outputs that are charged "
     "for.",
     "Were the number of runs, their cost, the ranges of the hyperparameters and any list of "
-    "candidates fixed before anybody had looked at these data?",
+    "candidates fixed before anybody had looked at these data (or chosen from outputs that are "
+    "charged for)?",
     "rows *Search*, *Parameters* and *Ranges of the parameters*",
 )
 _CHOSEN_FROM_OUTPUTS = Promise(
@@ -83,8 +84,9 @@ _FRESH_RANDOMNESS = Promise(
 _RELEASED_ANYHOW = Promise(
     "The result would have been released whatever it was. No other search on the same data was "
     "discarded in its favour. (The costs of several releases add up.)",
-    "Would this result have been published whatever it was? Were all other searches, trainings "
-    "and releases from these data counted besides this one?",
+    "Would this result have been published whatever it was, and was no other search of these "
+    "data thrown away for its result? (Other releases from these data are not in this number: "
+    "their costs add up.)",
 )
 
 
@@ -176,6 +178,19 @@ took, when they ended, logs, or attributes and reported values outside the state
             + ("" if settings.scores_last_run else "; the last run has no score"),
             "Parameters": space,
         }
+
+    def contradiction(self, design: Design, content: Mapping[str, Any]) -> str:
+        """See :class:`Description`; more runs than the plan has, or than are shown."""
+        settings = BudgetSettings.of(design)
+        pilots, runs = len(content["attributes"]["pilots"]), content["spending"]["runs"]
+        if pilots > settings.pilots:
+            return f"{pilots} pilots are listed, and the plan has {settings.pilots}"
+        if runs > pilots + settings.paid:
+            return (
+                f"{runs} runs gave an output, but {pilots} pilots are listed, and the plan has "
+                f"{settings.paid} run{'s' if settings.paid > 1 else ''} after them"
+            )
+        return ""
 
     def facts_of_release(self, design: Design, content: Mapping[str, Any]) -> dict[str, str]:
         plan, spending = BudgetSettings.of(design).plan, content["spending"]

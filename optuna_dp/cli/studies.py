@@ -181,7 +181,7 @@ def verify(
     be checked, and what remains to be believed. With --statement it prints the statement itself,
     and with --questions a sheet of questions to the owner, if everything agrees. Exit code 0:
     everything agrees; 1: something differs; 2: FILE is not a release, or the time limit was too
-    short.
+    short; 3: the numbers agree, and the words are those of another version.
 
     Example: optuna-dp verify release.json
     """
@@ -204,8 +204,11 @@ def verify(
     report = json.dumps(verification.to_json(), indent=2) if as_json else str(verification)
     if verification.ok and pages:
         report = verification.statement if statement else verification.questions
+    elif pages:
+        report = f"{pages[0]} prints nothing, because the file does not agree.\n{report}"
     typer.echo(report)
-    raise typer.Exit(code=0 if verification.ok else 1)
+    agreed = 3 if verification.of_another_version else 0
+    raise typer.Exit(code=agreed if verification.ok else 1)
 
 
 def _mended(storage: str) -> MendedJournal:

@@ -15,7 +15,14 @@ _FALSE_ALARMS = 0.05
 # How many pilots a page lists; the JSON has them all.
 _SHOWN_PILOTS = 60
 _LONGEST_VALUE = 200  # Characters.
+# Times the number of records, from which on a delta is pointed out.
+_LARGEST_DELTA = 0.1
 _NOT_CHECKED, _NOT_STATED = "not checked", "not stated"
+# What a reviewer asks first.
+_FIRST_ROWS = (
+    *("What is protected", "Guarantee", "A record belongs to", "Who has several records"),
+    *("Planned for", "Model file", "Training", "Score"),
+)
 _PROTECTED = {"record": "each record", "client": "each client as a whole"}
 
 
@@ -27,11 +34,13 @@ class Page:
         data: The statement's JSON.
         rows: Its table, by heading.
         promises: What a person has to confirm.
+        protected_records: The number of protected records; None if none is known.
     """
 
     data: Mapping[str, Any]
     rows: Mapping[str, str]
     promises: Sequence[Promise]
+    protected_records: int | None = None
 
 
 def page_of(
@@ -48,6 +57,7 @@ def page_of(
         promises: What a person has to confirm.
         protected_records: The public number of protected records; None if none is known.
     """
+    records = data["content"].get("description", {}).get("records") or protected_records
     rows = {
         "What is protected": f"{_PROTECTED[data['unit']]}: the output hardly depends on "
         f"{data['protected']}",
@@ -55,15 +65,17 @@ def page_of(
         "Accounting": METHODS.get(data["method"], data["method"]),
         "How tight it is": _beside_the_attack(data),
         "What an attacker can tell": _detection(data),
-        "What delta means": _delta(data, protected_records),
+        "What delta means": _delta(data, records),
         **_several_records(data),
         "Trust": data["trust"],
         **facts,
         "Ranges of the parameters": _ranges(data["content"]["distributions"]),
-        "What is released": ", ".join(_released(data)),
+        "What is released": ", ".join(map(escaped, _released(data))),
         "Model file": _model(data["content"]["artifact_sha256"]),
     }
-    return Page(data, {name: text for name, text in rows.items() if text}, promises)
+    order = [*(name for name in _FIRST_ROWS if name in rows), *rows]
+    shown = {name: rows[name] for name in dict.fromkeys(order) if rows[name]}
+    return Page(data, shown, promises, records)
 
 
 def statement_markdown(page: Page) -> str:
@@ -75,12 +87,16 @@ def statement_markdown(page: Page) -> str:
 {_first_sentence(page)} The guarantee is for the whole procedure: every training run, every score
 and the choice among them.{_condition(rows)}
 
-{_open_for_the_curator(page)}{_persons(data, rows)}
+{_open_for_the_curator(page)}{_persons(data, rows)}{_large_delta(page)}
+
+Nobody outside the project has reviewed the software that made this page yet.
 
 *Planned* was fixed before the first run. *Checked* was verified by the software, and *vouched for*
 is the curator's word, which no software has checked. Of trainings and scores three words are used.
 *Enforced*: the software did it. *Compared*: other code did it, and what its accountant recorded
-was compared with the plan. *Not checked*: nothing shows it but the curator's word.
+was compared with the plan. *Not checked*: nothing shows it but the curator's word. Whoever can
+write the file of this release can write all of these words. The study's storage shows whether
+they are true: a release made of it once more has the same SHA-256.
 
 {two_columns(rows)}
 
@@ -112,7 +128,7 @@ the study, and says what remains to be believed.
 
 SHA-256 of the guarantee, the design and the released content: `{data["digest"]}`
 
-Made with {versions}. Nobody outside the project has reviewed this software yet.
+Made with {versions}.
 
 ## Appendix: the same guarantee in other measures
 
@@ -129,7 +145,11 @@ def questions_markdown(page: Page) -> str:
     question for each promise.
     """
     data, rows = page.data, page.rows
-    open_rows = [name for name, text in rows.items() if _NOT_STATED in text]
+    open_rows = [
+        name
+        for name, text in rows.items()
+        if _NOT_STATED in text and not text.startswith("vouched for")
+    ]
     vouched = {
         name: text
         for name, text in rows.items()
@@ -150,6 +170,17 @@ def questions_markdown(page: Page) -> str:
             for i, promise in enumerate(page.promises, start=1)
         ],
     }
+    parts["Values that are released besides"] = [
+        f"Was {escaped(name)} computed without the records, or charged for? (part *What was "
+        "released*)"
+        for name in data["content"]["attributes"]
+        if name not in (*_WITH_OWN_PLACE, "values")
+    ]
+    parts["The file itself"] = [
+        "Did somebody other than its author release the study once more from its storage "
+        "(`optuna-dp release`; this costs nothing), with the SHA-256 above? Nothing else shows "
+        "that the words *checked*, *enforced* and *compared* are the software's own."
+    ]
     if _has_unknown_persons(data, rows):
         parts["Not stated"].append(
             "How many records may one person have at most? (row *A record belongs to*; "
@@ -169,9 +200,13 @@ epsilon = {rounded_up(data["epsilon"], 4)} at delta = {data["delta"]:g}, for {da
 
 No software can answer these questions. Rows and promises are those of the privacy statement
 (`optuna-dp verify FILE --statement`). The guarantee holds if every promise is confirmed by a "yes"
-of somebody who knows. If one is not, do not sign.
+of somebody who knows. If one is not, do not sign. Whoever gains by the release should not be the
+only one who answers.
 
 {_LINES.join(sections)}
+
+The reviewer signs that each question above has an answer of a named person, and that nothing is
+known which contradicts one.
 
 Signed by the reviewer: ______________________________  Date: ______________
 """
@@ -186,6 +221,8 @@ _ANSWER = """
 
    Name: ______________________________  Date: ______________"""
 _OPEN_QUESTIONS = {
+    "Model file": "Which file is the model that is to be published, with its SHA-256, and is it "
+    "the one that the run of this release trained? (If no model is published, say so.)",
     "Data": "Which data set is it, in which version, and how many records has it?",
     "Owner of the data": "Who answers for the data?",
     "Purpose": "What is the result for?",
@@ -241,6 +278,12 @@ def _open_for_the_curator(page: Page) -> str:
     return f"**Open for the curator:** {', '.join(parts)}."
 
 
+def plain_open_points(page: Page) -> str:
+    """Returns what the statement leaves open and what speaks against it, without Markdown."""
+    text = _open_for_the_curator(page) + _large_delta(page)
+    return text.replace("**", "").replace("*", "").replace("\n\n", " ")
+
+
 def _has_unknown_persons(data: Mapping[str, Any], rows: Mapping[str, str]) -> bool:
     """Returns whether it is open how many records a person may have."""
     return data["unit"] == "record" and _NOT_STATED in rows.get("A record belongs to", "")
@@ -252,8 +295,20 @@ def _persons(data: Mapping[str, Any], rows: Mapping[str, str]) -> str:
         return ""
     return (
         "\n\n**One record may not be one person.** The curator has not said how many records one "
-        "person may have. Whoever has several is protected less. For k records of one person the "
-        "bound is k times epsilon, or more (`optuna-dp verify FILE --cap k` computes it)."
+        "person may have. Whoever has several is protected less: for k records of one person "
+        "epsilon is k times as large, or more (`optuna-dp verify FILE --cap k` computes it)."
+    )
+
+
+def _large_delta(page: Page) -> str:
+    """Returns what a reader has to know of a delta that promises nothing."""
+    records = page.protected_records
+    if records is None or page.data["delta"] * records < _LARGEST_DELTA:
+        return ""
+    return (
+        f"\n\n**Delta is too large.** Times the {records:,} protected records it is "
+        f"{page.data['delta'] * records:.2g}, and it should be far below 1. Publishing one record "
+        "as it is would satisfy a delta of one over their number."
     )
 
 
@@ -267,12 +322,14 @@ def _beside_the_attack(data: Mapping[str, Any]) -> str:
     if not attack:
         return ""
     attack_words = (
-        f"for some runs and scores of this cost epsilon is at least {rounded_down(attack, 4)}, by "
-        "an attack that was computed and not made on this release"
+        f"for some runs and scores of this cost epsilon is at least {rounded_down(attack, 4)}. "
+        "This was calculated; nobody attacked this release"
     )
     if epsilon is None:
         return attack_words
-    return f"{attack_words} (the guarantee is {100 * (epsilon / attack - 1):.1f} % above that)"
+    return (
+        f"the guarantee is {100 * (epsilon / attack - 1):.1f} % above what must be: {attack_words}"
+    )
 
 
 def _for_all_records(data: Mapping[str, Any]) -> str:
@@ -305,8 +362,7 @@ def _detection(data: Mapping[str, Any]) -> str:
     )
 
 
-def _delta(data: Mapping[str, Any], protected_records: int | None) -> str:
-    records = data["content"].get("description", {}).get("records") or protected_records
+def _delta(data: Mapping[str, Any], records: int | None) -> str:
     chance = f"the bound by epsilon fails with a probability of roughly {data['delta']:g}"
     if records is None:
         return f"{chance}. It should be far below one over the number of records"
@@ -346,19 +402,25 @@ def _ranges(distributions: Mapping[str, Any]) -> str:
     for name, record in distributions.items():
         about = record["attributes"]
         if "choices" in about:
-            words.append(f"{name}: one of {', '.join(map(repr, about['choices']))}")
+            choices = escaped(", ".join(map(repr, about["choices"])))
+            words.append(f"{escaped(name)}: one of {choices}")
             continue
         step = f", in steps of {about['step']:g}" if about.get("step") not in (None, 1) else ""
         scale = ", on a logarithmic scale" if about.get("log") else ""
         kind = "whole numbers " if record["name"] == "IntDistribution" else ""
-        words.append(f"{name}: {kind}{about['low']:g} to {about['high']:g}{step}{scale}")
+        words.append(f"{escaped(name)}: {kind}{about['low']:g} to {about['high']:g}{step}{scale}")
     return "; ".join(words)
 
 
 def _model(sha256: str | None) -> str:
     if sha256 is None:
-        return "no file is named (optuna_dp.release(artifact_store=) names one by its SHA-256)"
-    return f"checked: the one whose SHA-256 is {sha256}"
+        return (
+            f"{_NOT_STATED}: this page is about no particular file "
+            "(optuna_dp.release(artifact_store=) names one by its SHA-256)"
+        )
+    return (
+        f"the one whose SHA-256 is {sha256} (`optuna-dp verify FILE --artifact MODEL` compares it)"
+    )
 
 
 def _released(data: Mapping[str, Any]) -> list[str]:
@@ -374,7 +436,7 @@ def _values(content: Mapping[str, Any]) -> str:
     score = {} if content["value"] is None else {"score": content["value"]}
     others = {n: v for n, v in content["attributes"].items() if n not in _WITH_OWN_PLACE}
     rows = {
-        str(name): _shortened(repr(value))
+        escaped(str(name)): escaped(_shortened(repr(value)))
         for name, value in (content["params"] | score | others).items()
     }
     if content["artifact_sha256"] is not None:
@@ -398,10 +460,10 @@ def _pilots(content: Mapping[str, Any]) -> str:
     if not pilots:
         return ""
     names = list(dict.fromkeys(name for pilot in pilots for name in pilot["params"] or {}))
-    heads = ["pilot", "rung", *names, "score", "ended"]
+    heads = ["pilot", "rung", *map(escaped, names), "score", "ended"]
     lines = [_line(heads), "|" + "---|" * len(heads)]
     for number, pilot in enumerate(pilots[:_SHOWN_PILOTS], start=1):
-        params = [repr(pilot["params"][n]) if n in pilot["params"] else "" for n in names]
+        params = [escaped(repr(pilot["params"][n])) if n in pilot["params"] else "" for n in names]
         scores = ", ".join(repr(value) for value in pilot["values"] or ()) or "none"
         end = _ENDS.get(pilot["state"], pilot["state"].lower())
         lines.append(_line([str(number), str(pilot["rung"] + 1), *params, scores, end]))
@@ -452,6 +514,15 @@ def two_columns(rows: Mapping[str, str], heads: str = "| | |") -> str:
     """Returns a table in Markdown."""
     lines = [f"| {_cell(name)} | {_cell(text)} |" for name, text in rows.items()]
     return "\n".join([heads, "|---|---|", *lines])
+
+
+def escaped(text: str) -> str:
+    """Returns a text of the curator's, or a name, without the marks that Markdown knows."""
+    return "".join(f"\\{c}" if c in _MARKS else c for c in text)
+
+
+# What makes bold text, links, code and HTML; "|" is for a table's cells.
+_MARKS = "\\`*[]<>"
 
 
 def _cell(text: str) -> str:

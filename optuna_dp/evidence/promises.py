@@ -63,7 +63,8 @@ BEFORE_THE_RUNS = Promise(
     "or feature choice computed from all records, and no model pretrained on them?",
 )
 PRIVATE_FAILURES = Promise(
-    "Whether a run fails or is pruned is part of its private output.",
+    "Whether a run fails or is pruned depends on the records only through what is charged for, "
+    "such as its noisy score.",
     "Is it certain that no single record can make a run fail or stop early (by a broken value, "
-    "say)?",
+    "say), unless a noisy, charged score decided it?",
 )

@@ -39,15 +39,15 @@ class RecordCounts:
         if self.protected is not None:
             delta = f"; delta should be far below {1 / self.protected:.2g}, one over it"
         if not self.are_disjoint:
-            return f"{self.trained:,} records, a public number{delta}"
+            return f"{self.trained:,} records, said to be a public number{delta}"
         if self.scored is None:
             return (
-                f"{self.trained:,} records to train on, a public number, and others to score, "
-                "which are protected too; how many is not recorded"
+                f"{self.trained:,} records to train on, said to be a public number, and others to "
+                "score, which are protected too; how many is not recorded"
             )
         return (
             f"{self.trained:,} records to train on + {self.scored:,} others to score = "
-            f"{self.protected:,} protected records, public numbers{delta}"
+            f"{self.protected:,} protected records, said to be public numbers{delta}"
         )
 
     def contradiction(self, stated: int | None) -> str:

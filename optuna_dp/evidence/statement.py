@@ -6,6 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from optuna_dp.evidence.markdown import escaped
 from optuna_dp.evidence.promises import Promise
 from optuna_dp.evidence.record_counts import RecordCounts
 from optuna_dp.protocol.plan import Design
@@ -70,6 +71,15 @@ class Description(ABC):
         """
         return RecordCounts()
 
+    def contradiction(self, design: Design, content: Mapping[str, Any]) -> str:
+        """Returns where a release says what no study of this design can be; empty if nowhere.
+
+        Args:
+            design: The design of the study.
+            content: What is released, with what is known of the runs ("spending").
+        """
+        return ""
+
     def facts_of_release(self, design: Design, content: Mapping[str, Any]) -> dict[str, str]:
         """Returns what it says of what happened, from what is released, by heading."""
         return {}
@@ -85,5 +95,5 @@ def sampling_row(content: Mapping[str, Any], is_enforced: bool) -> dict[str, str
     if not is_enforced:
         return {}
     own_words = content.get("description", {}).get("sampling")
-    remark = f". In the curator's words: {own_words}" if own_words else ""
+    remark = f". In the curator's words: {escaped(own_words)}" if own_words else ""
     return {"Sampling as performed": SAMPLING_ENFORCED + remark}

@@ -45,8 +45,9 @@ _RELEASED_ANYHOW = Promise(
     "The result would have been released whatever it was. No other search on the same data was "
     "discarded in its favour, and no copy of this study was continued or released elsewhere. (The "
     "costs of several releases add up.)",
-    "Would this result have been published whatever it was? Were all other searches, trainings "
-    "and releases from these data counted besides this one, copies of this study among them?",
+    "Would this result have been published whatever it was, was no other search of these data "
+    "thrown away for its result, and was no copy of this study used? (Other releases from these "
+    "data are not in this number: their costs add up.)",
 )
 _NOTHING_ELSE_LEAVES = Promise(
     "Nothing else of the search leaves the curator: no trial table, number of runs, timings, logs "

@@ -7,14 +7,19 @@ but one: a person with several records is protected less, and the cap says how m
 from __future__ import annotations
 
 import datetime
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from optuna_dp import validation
 from optuna_dp.errors import InvalidArgumentError, OptunaDPError, ReleaseRefusedError
+from optuna_dp.evidence.markdown import escaped
 from optuna_dp.json_records import Record
 from optuna_dp.protocol.records import DESCRIPTION_KEY
+
+# No sentence can hide in a unit, which stands within one of the statement's own.
+_NOUN = re.compile(r"[\w '’-]+")
 
 NOT_STATED = "not stated by the curator (optuna_dp.describe)"
 
@@ -46,6 +51,13 @@ class DataDescription(Record):
         for name in ("records", "cap"):
             if getattr(self, name) is not None:
                 validation.whole(name, getattr(self, name), 1)
+        if self.unit is not None and not _NOUN.fullmatch(self.unit):
+            raise InvalidArgumentError(
+                "unit",
+                self.unit,
+                "it must be a noun: letters, digits, spaces, hyphens and apostrophes only",
+                "For example unit='hospital stay'.",
+            )
         if self.date is not None:
             try:
                 datetime.date.fromisoformat(self.date)
@@ -65,19 +77,24 @@ class DataDescription(Record):
         """Returns rows of the statement, by heading."""
         size = None if self.records is None else f"{self.records:,} records"
         date = None if self.date is None else f"as of {self.date}"
-        description = ", ".join(text for text in (self.dataset, size, date) if text)
+        dataset = self.dataset and escaped(self.dataset)
+        description = ", ".join(text for text in (dataset, size, date) if text)
         limit = f"nobody has more than {self.cap}"
         cap = (
             f"; {limit if self.cap is not None else 'how many one may have is not stated (cap=)'}"
         )
         rows = {
             "Data": description,
-            "Owner of the data": self.owner,
-            "Purpose": self.purpose,
+            "Owner of the data": self.owner and escaped(self.owner),
+            "Purpose": self.purpose and escaped(self.purpose),
             "A record belongs to": None if self.unit is None else f"one {self.unit}{cap}",
-            "Sampling as performed": self.sampling,
+            "Sampling as performed": self.sampling and escaped(self.sampling),
         }
-        own_words = {} if self.trust is None else {"Trust, in the curator's words": self.trust}
+        own_words = (
+            {}
+            if self.trust is None
+            else {"Trust, in the curator's words": f"vouched for: {escaped(self.trust)}"}
+        )
         statements = {
             name: f"vouched for: {text}" if text else NOT_STATED for name, text in rows.items()
         }

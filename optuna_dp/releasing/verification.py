@@ -27,7 +27,12 @@ from optuna_dp.accounting.groups import group_epsilon
 from optuna_dp.accounting.guarantee import Guarantee
 from optuna_dp.errors import InvalidArgumentError
 from optuna_dp.evidence.earlier_words import is_earlier
-from optuna_dp.evidence.markdown import Page, questions_markdown, statement_markdown
+from optuna_dp.evidence.markdown import (
+    Page,
+    plain_open_points,
+    questions_markdown,
+    statement_markdown,
+)
 from optuna_dp.evidence.procedures import (
     description_of,
     guarantee_without_study,
@@ -98,6 +103,9 @@ class Verification:
         questions: What a person has to confirm, as a sheet of questions to the owner of the data
             in Markdown, with space for answers, names and dates; empty if anything differs.
         guaranteed: What is guaranteed, a sentence.
+        open_points: What the statement leaves open, a sentence.
+        of_another_version: Parts whose words are those of another version of optuna-dp, and were
+            not compared.
         what_if: What ``cap`` asked for, a sentence; empty if it was not given.
     """
 
@@ -107,6 +115,8 @@ class Verification:
     statement: str = field(default="", repr=False)
     questions: str = field(default="", repr=False)
     guaranteed: str = ""
+    open_points: str = ""
+    of_another_version: tuple[str, ...] = ()
     what_if: str = ""
 
     @property
@@ -120,6 +130,7 @@ class Verification:
             "format": "optuna-dp verification",
             "version": 1,
             "ok": self.ok,
+            "of_another_version": list(self.of_another_version),
             "checks": [vars(check) for check in self.checks],
             "unchecked": list(self.unchecked),
             "believed": list(self.believed),
@@ -139,10 +150,16 @@ class Verification:
                 lines += [f"           {check.reason}"] if check.reason else []
         else:
             lines = [
-                f"AGREES: everything that can be computed again agrees, {len(agreeing)} parts of "
-                "the file.",
-                self.guaranteed,
+                f"AGREES: the file agrees with itself, in the {len(agreeing)} parts that can be "
+                "computed again. That is no permission to publish."
             ]
+            if self.of_another_version:
+                lines = [
+                    "AGREES IN PART: the numbers agree. Of these parts the words were not "
+                    f"compared: {', '.join(self.of_another_version)}. They are those of another "
+                    "version. Read no page but the one that --statement prints."
+                ]
+            lines += [self.guaranteed, self.open_points]
         lines += [self.what_if] if self.what_if else []
         shown = {
             check.what: check.found
@@ -152,6 +169,8 @@ class Verification:
         lines += [f"  agrees   {what}: {text}" for what, text in shown.items()]
         rest = ", ".join(check.what for check in agreeing if check.what not in shown)
         lines += [f"  agrees   {rest}"] if rest else []
+        if differing:
+            return "\n".join(lines)
         if self.unchecked:
             lines += ["Could not be checked:", *(f"  - {text}" for text in self.unchecked)]
         if self.believed:
@@ -260,8 +279,10 @@ def verify(
     elif stated_digest is not None:
         unchecked.append(f"The artifact: its file was not given; its SHA-256 is {stated_digest}.")
     unchecked.append(
-        "Whether the study took place as its design says. Who holds its storage can release it "
-        "again and compare the digest."
+        "Whether the study took place as its design says, and whether the software itself found "
+        "what is said to be checked, enforced or compared: whoever can write the file can write "
+        "that. Who holds the study's storage can make the release once more, which costs "
+        "nothing, and compare the SHA-256."
     )
     found_all: Verification = replace(
         comparison, checks=tuple(checks), unchecked=tuple(unchecked), what_if=what_if
@@ -389,7 +410,10 @@ def _within(seconds: float, compute: Callable[[], Any]) -> Any:
 _REASONS = {
     "epsilon": "A smaller epsilon is stated than the runs in the file cost: the statement claims "
     "more privacy than there is.",
-    "attack": "A stronger attack is stated than is known, so the bound looks tighter than it is.",
+    "attack": "The attack is that of other runs: the runs in the file, or the attack, were "
+    "changed after the release was made.",
+    "counts of runs": "No study can have that: runs were left out of the file, or a number was "
+    "changed.",
     "unit with several records": "Whoever has several records is protected less than stated, or "
     "the stated cap is not that of the description.",
     "rdp": "A smaller bound is stated than the runs cost.",
@@ -477,6 +501,10 @@ def _compared(statement: Mapping[str, Any]) -> Verification:
     of_another_version = own_version is not None and own_version != versions.get("optuna-dp")
     counts = procedure_words.record_counts(design, content.get("spending", {}))
     checks = [fits]
+    contradiction = procedure_words.contradiction(design, content)
+    if contradiction:
+        checks.append(_difference_check("counts of runs", contradiction))
+    parts_of_another_version = []
     if described_records is not None and counts.protected is not None:
         checks.append(_check_of_records(counts, described_records))
     elif described_records is not None and counts.trained is not None:
@@ -494,6 +522,7 @@ def _compared(statement: Mapping[str, Any]) -> Verification:
                 "--statement prints them as they are worded now."
             )
         elif differs and of_another_version and key in _OF_A_VERSION:
+            parts_of_another_version.append(heading)
             stated_version = str(versions.get("optuna-dp", "another version"))[:40]
             unchecked.append(
                 f"{heading.capitalize()}: not as in optuna-dp {own_version}, which checks here. "
@@ -501,6 +530,8 @@ def _compared(statement: Mapping[str, Any]) -> Verification:
             )
         else:
             recomputed_text = _shown(value) or "as computed again"
+            if key == "epsilon" and value is not None:
+                recomputed_text = rounded_up(value, 4)
             if key in ("epsilon", "attack") and _differs_much(statement[key], value):
                 recomputed_text += (
                     f"; the statement says {_shown(statement[key]) or 'none'}, which claims less"
@@ -515,6 +546,7 @@ def _compared(statement: Mapping[str, Any]) -> Verification:
         unchecked=tuple(unchecked),
         believed=tuple(recomputed["assumptions"]),
         guaranteed=_guaranteed(statement, len(recomputed["assumptions"])),
+        of_another_version=tuple(parts_of_another_version),
     )
     if not result.ok:
         return result
@@ -522,6 +554,7 @@ def _compared(statement: Mapping[str, Any]) -> Verification:
     page = _page({**statement, **words}, design, guarantee, has_training)
     return replace(
         result,
+        open_points=_without_controls(plain_open_points(page)),
         statement=_without_controls(statement_markdown(page)),
         questions=_without_controls(questions_markdown(page)),
     )

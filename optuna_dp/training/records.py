@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from optuna_dp.errors import Described, InvalidArgumentError
+from optuna_dp.training.copied_records import are_copied
 
 _logger = logging.getLogger("optuna_dp")
 # Of the planned number of records: beyond the first a warning, beyond the second a refusal.
@@ -265,6 +266,19 @@ def check_disjoint(records: Records, scored: Records) -> None:
             "the plan scores on public records, or on private ones that are never trained on, "
             "and one of these shares memory with the training's",
             "Give other records, or plan with score='training'.",
+        )
+    if (
+        isinstance(records, ArrayRecords)
+        and isinstance(scored, ArrayRecords)
+        and are_copied(records.holders()[0], scored.holders()[0])
+    ):
+        raise InvalidArgumentError(
+            "score_records",
+            "copies of the training's records",
+            "the plan scores on public records, or on private ones that are never trained on, "
+            "and almost all of these are equal to records that are trained on",
+            "Train on the others only, for example x[~is_held_out], or plan with "
+            "score='training'.",
         )
 
 

@@ -32,8 +32,10 @@ def partition(
 
     Args:
         record_ids_or_n: Identifiers (``str``, ``bytes`` or ``int``), one per record, or the
-            number of records. An identifier names a record (a row, a person); it must not be
-            computed from the record's content, or replacing the content would move the record.
+            number of records. An identifier names a record (a person, a visit) and stays with it.
+            It must not be computed from the record's content, or replacing the content would move
+            the record. A row's number is no identifier: without the first record, every other row
+            has another number. So 0, 1, 2, ... is refused.
         k: Number of partitions, at least 2.
         key: Secret of 16 to 64 bytes, for identifiers only. The same key gives the same
             placement again, which a resumed study or a second worker needs. ``None`` draws a
@@ -46,7 +48,8 @@ def partition(
 
     Raises:
         InvalidArgumentError: ``k < 2``, fewer records than partitions, an identifier that is not
-            ``str``, ``bytes`` or ``int``, a key of the wrong length, or a key with a number.
+            ``str``, ``bytes`` or ``int``, identifiers that count the rows, a key of the wrong
+            length, or a key with a number.
 
     Guarantees:
         * Two data sets that differ by one identifier have ``k - 1`` equal partitions.
@@ -87,6 +90,15 @@ def partition(
         )
     encoded = [_encode(position, record_id) for position, record_id in enumerate(record_ids_or_n)]
     _enough(len(encoded), k)
+    if encoded == [b"i%d" % position for position in range(len(encoded))]:
+        raise InvalidArgumentError(
+            "record_ids_or_n",
+            f"0 to {len(encoded) - 1}",
+            "these are the numbers of the rows and no identifiers: without the first record all "
+            "the others would have other numbers, and be placed anew",
+            f"Without identifiers give the number of records, partition({len(encoded)}, {k}), and "
+            "store each record's part beside it.",
+        )
     keyed = hashlib.blake2b(key=key or secrets.token_bytes(32), digest_size=16)
     places = np.empty(len(encoded), dtype=np.int64)
     for position, name in enumerate(encoded):

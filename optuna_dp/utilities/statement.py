@@ -57,8 +57,9 @@ _PROMISES = (
         "The result would have been released whatever it was. No other choice from the same data "
         "was discarded in its favour, and no copy of this study was continued or released "
         "elsewhere. (The costs of several releases add up.)",
-        "Would this result have been published whatever it was? Were all other choices, trainings "
-        "and releases from these data counted besides this one?",
+        "Would this result have been published whatever it was, was no other choice from these "
+        "data thrown away for its result, and was no copy of this study used? (Other releases "
+        "from these data are not in this number: their costs add up.)",
     ),
     Promise(
         "Nothing else of the search leaves the curator: no utility, model, table, timings, logs "

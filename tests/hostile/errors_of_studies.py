@@ -230,8 +230,15 @@ def _another_cost() -> None:
     odp.release(study, odp.gaussian(8.0), vouched="a test")
 
 
+def _deleted() -> None:
+    study = study_of(odp.RandTuneSampler())
+    optuna.delete_study(study_name=study.study_name, storage=study._storage)
+    study.ask()
+
+
 RELEASE = [
     Case("A run that no solver could draw", _unsolved_and_released),
+    Case("A study that somebody has deleted", _deleted),
     Case("Something else than a study", lambda: odp.release("tuning.db", RUN)),
     Case("A study without trials", lambda: odp.release(study_of(odp.RandTuneSampler()), RUN)),
     Case("A study that has not finished", _unfinished),

@@ -218,7 +218,7 @@ def test_disjoint_records_are_counted_together(disjoint: odp.Release) -> None:
     assert "400 records to train on + 100 others to score = 500 protected records" in text
     assert "times the number of records that is 0.005" in text
     assert disjoint.to_json()["spending"]["scored_records"] == 100
-    assert "400 records, a public number" in released(compares).statement()
+    assert "400 records, said to be a public number" in released(compares).statement()
 
 
 def test_disjoint_records_of_a_loop_of_its_own_are_counted_too() -> None:
@@ -334,7 +334,7 @@ def test_the_command_prints_the_questions_and_the_what_if(
     file.write_text(json.dumps(data))
     tampered = runner.invoke(app, ["verify", str(file), "--questions"])
     assert tampered.exit_code == 1
-    assert tampered.stdout.startswith("DIFFERS")
+    assert "\nDIFFERS" in tampered.stdout
 
 
 def test_a_reason_that_nothing_needs_is_said_not_to_be_printed() -> None:
@@ -378,3 +378,78 @@ def test_a_fault_of_the_set_up_that_leaves_the_objective_uses_up_the_runs_place(
     release = odp.release(study)
     assert [pilot["state"] for pilot in release.pilots] == ["FAIL", "COMPLETE"]
     assert release.guarantee == PLAN.guarantee
+
+
+# -- what a dishonest file is told apart by, or a reader is told of -------------------------------
+
+
+def changed(release: odp.Release, change: Any) -> dict[str, Any]:
+    """A release's JSON after ``change(content)``, with the digest made once more."""
+    data: dict[str, Any] = json.loads(json.dumps(release.to_json()))
+    statement = data["statement"]
+    for content in (data, statement["content"]):
+        change(content)
+    statement["digest"] = digest(statement["guarantee"], statement["design"], statement["content"])
+    return data
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda content: content["attributes"]["pilots"].pop(),
+        lambda content: content["attributes"]["pilots"].append(content["attributes"]["pilots"][0]),
+        lambda content: content["spending"].update(runs=40),
+    ],
+)
+def test_pilots_that_were_left_out_or_added_are_seen(enforced: odp.Release, change: Any) -> None:
+    assert odp.verify(changed(enforced, lambda content: None)).ok
+    found = odp.verify(changed(enforced, change))
+    assert "counts of runs" in [check.what for check in found.checks if not check.holds]
+
+
+def test_a_release_without_a_model_file_says_so_at_the_top_and_asks(enforced: odp.Release) -> None:
+    found = odp.verify(enforced.to_json())
+    assert "Model file" in enforced.statement().split("Open for the curator")[1].split("\n")[0]
+    assert "Model file" in "\n".join(str(found).splitlines()[:3])
+    assert "Which file is the model" in found.questions
+
+
+def test_what_only_the_file_says_is_not_called_shown(enforced: odp.Release) -> None:
+    found = odp.verify(enforced.to_json())
+    assert "can write" in " ".join(found.unchecked)
+    assert "once more from its storage" in found.questions
+
+
+def test_a_delta_that_promises_nothing_is_pointed_out_at_the_top() -> None:
+    plan = odp.plan_budget(epsilon=3.0, delta=1e-3, records=400, batch_size=50, epochs=1, pilots=0)
+    release = released(compares, plan)
+    assert "**Delta is too large.**" in release.statement().split("| |")[0]
+    assert "Delta is too large." in "\n".join(str(odp.verify(release.to_json())).splitlines()[:3])
+
+
+def test_words_of_the_curator_cannot_look_like_the_softwares(enforced: odp.Release) -> None:
+    def boast(content: dict[str, Any]) -> None:
+        content["description"] = {
+            **content["description"],
+            "dataset": "x **Checked: by the board** [a](b) <b>",
+            "trust": "checked: nobody saw the data",
+        }
+
+    def has_a_sentence_for_a_unit(content: dict[str, Any]) -> None:
+        content["description"]["unit"] = "man; (sure)"
+
+    page = odp.verify(changed(enforced, boast)).statement
+    assert r"vouched for: x \*\*Checked: by the board\*\* \[a\](b) \<b\>" in page
+    assert "vouched for: checked: nobody saw the data" in page
+    with pytest.raises(InvalidArgumentError, match="unit"):
+        odp.verify(changed(enforced, has_a_sentence_for_a_unit))
+
+
+def test_words_of_another_version_are_no_plain_agreement(enforced: odp.Release) -> None:
+    data = json.loads(json.dumps(enforced.to_json()))
+    data["statement"]["versions"]["optuna-dp"] = "9.9"
+    data["statement"]["assumptions"] = []
+    found = odp.verify(data)
+    assert found.ok
+    assert found.of_another_version == ("assumptions",)
+    assert str(found).startswith("AGREES IN PART")

@@ -674,3 +674,32 @@ def test_a_softmax_regression_that_is_changed_is_noted_as_well(in_place: bool) -
     study.optimize(objective, callbacks=[odp.PrivacyCallback()])
     with pytest.raises(ReleaseRefusedError, match="something other than odp"):
         odp.release(study)
+
+
+def test_copies_of_trained_records_are_no_records_to_score() -> None:
+    """What is left if ``x[~is_held_out]`` is forgotten: a mask copies, so no memory is shared."""
+    rng = np.random.default_rng(3)
+    x, y = rng.standard_normal((400, 5)), rng.integers(2, size=400)
+    held_out = rng.random(400) < 0.2
+
+    def train(records: Any, scored: Any) -> None:
+        plan = odp.plan_budget(
+            epsilon=3.0, records=320, batch_size=50, epochs=1, pilots=0, score="disjoint"
+        )
+        study = optuna.create_study(direction="maximize", sampler=odp.BudgetSampler(plan))
+        odp.train(
+            odp.fidelity(study.ask()),
+            odp.SoftmaxRegression(5, 2),
+            records,
+            score="accuracy",
+            score_records=scored,
+            score_size=80,
+        )
+
+    with pytest.raises(InvalidArgumentError, match="almost all of these are equal"):
+        train((x, y), (x[held_out], y[held_out]))
+    train((x[~held_out], y[~held_out]), (x[held_out], y[held_out]))
+    # Tables of few different rows have equal ones by chance.
+    few = np.round(np.abs(x[:, :2]))
+    coarse = np.concatenate([few, few, few[:, :1]], axis=1)
+    train((coarse[~held_out], y[~held_out]), (coarse[held_out], y[held_out]))

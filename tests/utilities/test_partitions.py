@@ -114,14 +114,21 @@ def test_rows_of_one_person_share_a_partition():
 
 
 def test_identifiers_of_different_types_are_different_records():
-    numbers = range(300)
+    numbers = range(1, 301)
     as_int = partition(numbers, 200, key=KEY).tolist()
     as_str = partition([str(i) for i in numbers], 200, key=KEY).tolist()
     as_bytes = partition([str(i).encode() for i in numbers], 200, key=KEY).tolist()
     assert as_int != as_str
     assert as_str != as_bytes
     assert as_int != as_bytes
-    assert partition(np.arange(300), 200, key=KEY).tolist() == as_int
+    assert partition(np.arange(1, 301), 200, key=KEY).tolist() == as_int
+
+
+@pytest.mark.parametrize("row_numbers", [range(40), np.arange(40), list(range(40))])
+def test_numbers_of_rows_are_no_identifiers(row_numbers):
+    """Without the first record all others would be placed anew."""
+    with pytest.raises(InvalidArgumentError, match=r"numbers of the rows.*partition\(40, 5\)"):
+        partition(row_numbers, 5, key=KEY)
 
 
 @pytest.mark.parametrize(
