@@ -141,7 +141,7 @@ def questions_markdown(page: Page) -> str:
             for name in open_rows
         ],
         "Vouched for by the curator": [
-            f"Is this right, and how is it known: {text.removeprefix('vouched for: ')} "
+            f"Is this right, and how is it known: {_one_line(text.removeprefix('vouched for: '))} "
             f"(row *{name}*)"
             for name, text in vouched.items()
         ],
@@ -456,3 +456,8 @@ def two_columns(rows: Mapping[str, str], heads: str = "| | |") -> str:
 
 def _cell(text: str) -> str:
     return text.replace("|", "\\|").replace("\n", " ")
+
+
+def _one_line(text: str) -> str:
+    """Returns a curator's words without line breaks, which could make them look like ours."""
+    return " ".join(text.split())
