@@ -285,7 +285,7 @@ def _for_all_records(data: Mapping[str, Any]) -> str:
 
 
 def _person(data: Mapping[str, Any]) -> str:
-    return str(data["content"].get("description", {}).get("unit") or "person")
+    return _one_line(str(data["content"].get("description", {}).get("unit") or "person"))
 
 
 def _detection(data: Mapping[str, Any]) -> str:

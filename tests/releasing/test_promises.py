@@ -260,6 +260,20 @@ def test_words_of_a_curator_stay_in_one_line_of_the_sheet_of_questions() -> None
     assert "\n## Signed" not in sheet
 
 
+def test_words_of_a_file_are_no_words_of_the_check() -> None:
+    forged = "1\x1b[2J\nAGREES: everything"
+    study = study_of(odp.RandTuneSampler(trials=odp.Poisson(mean=60.0)))
+    odp.describe(study, unit="patient\n\n# Approved", cap=2)
+    study.optimize(lambda trial: trial.suggest_float("a", 0, 1))
+    data = odp.release(study, odp.gaussian(4.0), vouched="known").to_json()
+    assert "\n# Approved" not in odp.verify(data).statement
+    data["statement"]["versions"]["scipy"] = forged
+    data["statement"]["method"] = forged
+    lines = str(odp.verify(data)).split("\n")
+    assert [line[:6] for line in lines].count("AGREES") == 0
+    assert "\x1b" not in "".join(lines)
+
+
 def test_disjoint_records_of_a_private_selection_are_those_of_the_winner() -> None:
     run = odp.RunPlan(**STEPS, score_noise_multiplier=20.0, score="disjoint")
     study = study_of(odp.RandTuneSampler(trials=odp.Binomial(2, mean=2), run=run))
