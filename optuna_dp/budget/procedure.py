@@ -170,7 +170,8 @@ class Budget(Procedure):
             judgements.append(judgement)
         fewer = sum(judgement.fewer_steps for judgement in judgements)
         stated_trainings = sum(judgement.is_stated for judgement in judgements)
-        sizes = {judgement.scored_records for judgement in judgements} - {None}
+        # Of a score that was made elsewhere nobody knows on which records.
+        sizes = {j.scored_records for j in judgements if j.score is not None}
         own_words = sorted({text for judgement in judgements for text in judgement.vouched})
         return {
             "runs": len(judgements),
@@ -179,7 +180,7 @@ class Budget(Procedure):
             "score": _counts([judgement.score for judgement in judgements]),
             **({"fewer_steps": fewer} if fewer else {}),
             **({"stated": stated_trainings} if stated_trainings else {}),
-            **({"scored_records": sizes.pop()} if len(sizes) == 1 else {}),
+            **({"scored_records": sizes.pop()} if len(sizes - {None}) == len(sizes) == 1 else {}),
             **({"vouched": vouched} if is_vouched else {}),
             **({"vouched_in_runs": own_words} if own_words else {}),
         }

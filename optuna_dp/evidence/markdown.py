@@ -161,7 +161,7 @@ def questions_markdown(page: Page) -> str:
             for name in open_rows
         ],
         "Vouched for by the curator": [
-            f"Is this right, and how is it known: {text.removeprefix('vouched for: ')} "
+            f"Is this right, and how is it known: {_one_line(text.removeprefix('vouched for: '))} "
             f"(row *{name}*)"
             for name, text in vouched.items()
         ],
@@ -342,7 +342,7 @@ def _for_all_records(data: Mapping[str, Any]) -> str:
 
 
 def _person(data: Mapping[str, Any]) -> str:
-    return str(data["content"].get("description", {}).get("unit") or "person")
+    return _one_line(str(data["content"].get("description", {}).get("unit") or "person"))
 
 
 def _detection(data: Mapping[str, Any]) -> str:
@@ -527,3 +527,8 @@ _MARKS = "\\`*[]<>"
 
 def _cell(text: str) -> str:
     return text.replace("|", "\\|").replace("\n", " ")
+
+
+def _one_line(text: str) -> str:
+    """Returns a curator's words without line breaks, which could make them look like ours."""
+    return " ".join(text.split())

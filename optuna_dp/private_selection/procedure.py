@@ -134,7 +134,8 @@ class PrivateSelection(DrawnRuns):
             )
         outcome = super().outcome(evidence, record, replace(request, failures=None, vouched=None))
         # Of the winner alone: what other runs did may tell how many there were.
-        if run is not None and outcome.trial is not None:
+        is_counted = run is not None and spending.get("score") != NOT_CHECKED
+        if run is not None and is_counted and outcome.trial is not None:
             size = judge(outcome.trial, run, record.output_attributes).scored_records
             spending |= {} if size is None else {"scored_records": size}
         outcome = replace(outcome, spending=spending)

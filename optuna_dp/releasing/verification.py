@@ -176,7 +176,8 @@ class Verification:
         if self.believed:
             lines.append("Remains to be believed (--questions prints them as questions):")
             lines += [f"  {i}. {text}" for i, text in enumerate(self.believed, start=1)]
-        return "\n".join(lines)
+        # Words of the file must not look like those of the check, or clear the terminal.
+        return "\n".join(_without_controls(line).replace("\n", " ") for line in lines)
 
 
 # Checks whose findings a reader may want to see; of the others it is enough that they agree.

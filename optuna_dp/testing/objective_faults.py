@@ -365,13 +365,18 @@ def _of_score_noise(runs: Sequence[CheckedRun], stage: Stage) -> Iterator[Findin
             if paid.precision
             else "no score"
         )
+        # Scores of parts that have no record in common cost as much as the dearest of them.
+        may_be_of_parts = max(spent_precision([score]) for score in run.scores) <= (
+            paid.precision * (1.0 + 1e-6)
+        )
         yield Finding(
             "score noise",
             f"A run computes {count} noisy score{'s' * (count > 1)} of noise multiplier "
-            f"{noise}{together if count > 1 else ''}, and the event pays for {pays}.",
+            f"{noise}{together if count > 1 else ''}, and the event pays for {pays}."
+            + (" That is enough only if no record is in two of them." if may_be_of_parts else ""),
             "Give the score the noise that the event states (score_event(...), or run.score under "
             "a plan), and compose one event for each score.",
-            certain=paid.is_known,
+            certain=paid.is_known and not may_be_of_parts,
         )
         return
 

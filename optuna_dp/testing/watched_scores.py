@@ -116,6 +116,8 @@ def _leaves(event: Any, count: int) -> Iterator[tuple[Any, int]]:
         yield from _leaves(event.event, count * int(event.count))
     elif not isinstance(event, dp_event.PoissonSampledDpEvent) or not _is_a_step(event):
         yield event, count
+    elif count == 1:
+        yield event, count  # One step, or a score of a sample of the records: nobody knows.
 
 
 def _is_a_step(event: dp_event.PoissonSampledDpEvent) -> bool:

@@ -73,7 +73,8 @@ class RunJudgement:
             accountant recorded.
         vouched: What the objective itself vouched for, in its words.
         scored_records: The public number of disjoint private records that the score is computed
-            on; None if it is computed on others, or was not recorded.
+            on; None if it is computed on others, was not recorded, or is vouched for because it
+            is not the number of the values.
     """
 
     training: str
@@ -119,7 +120,7 @@ def judge(
         fewer_steps=_took_fewer_steps(spending, run),
         is_stated=training == COMPARED and bool((spending or {}).get("stated")),
         vouched=tuple(text for text in vouched if text),
-        scored_records=None if score_claim is None else score_claim.get("size"),
+        scored_records=_scored_records(score_claim),
     )
 
 
@@ -150,6 +151,13 @@ def _own_score(trial: FrozenTrial) -> Mapping[str, Any] | None:
         if output(trial) == (record.get("value"),):
             return record
     return None
+
+
+def _scored_records(score_claim: Mapping[str, Any] | None) -> int | None:
+    if score_claim is None or score_claim.get("vouched"):
+        return None
+    size: int | None = score_claim.get("size")
+    return size
 
 
 def _score_word(run: Fidelity, score_claim: Mapping[str, Any] | None) -> str | None:

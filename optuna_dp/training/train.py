@@ -20,6 +20,8 @@ from optuna.study import StudyDirection
 
 from optuna_dp import validation
 from optuna_dp.errors import InvalidArgumentError, MissingExtraError, PlanError
+from optuna_dp.optuna_internals import storage_of, study_id_of
+from optuna_dp.protocol.records import read_plan
 from optuna_dp.training.fidelity import Fidelity
 from optuna_dp.training.learner import Learner, checked_clipping_norm
 from optuna_dp.training.noise import GeneratorNoise, Noise, SecureNoise, is_affordable
@@ -181,7 +183,7 @@ def train(
             token ids: ``lambda model, ids: model(input_ids=ids[None], labels=ids[None]).loss``.
             A record that is a mapping is one argument.
         score: "accuracy": the share of records about which the model is right; in a study with
-            ``direction="maximize"`` only.
+            ``direction="maximize"`` only, unless nothing is chosen by it.
         record_score: In place of ``score``: from the model and the parts of one record, as for
             ``record_loss``, to a number in [0, 1]. Numbers outside are clipped, and what is not a
             number counts as 0. The model is in evaluation mode.
@@ -332,9 +334,15 @@ def _check_direction(study: Study, score: str | None) -> None:
     """Refuses an accuracy in a study that looks for the smallest score: it would keep the worst.
 
     Optuna minimizes unless it is told otherwise, and the pilots' epsilon is spent by then. Another
-    number made of the score, one less it say, would not be the score that was computed here.
+    number made of the score, one less it say, would not be the score that was computed here. Of
+    several objectives one may be minimized, as the size of a model. Where the one run of a plan
+    is the last, nothing is chosen by its score.
     """
-    if score is not None and StudyDirection.MINIMIZE in study.directions:
+    if score is None or StudyDirection.MAXIMIZE in study.directions:
+        return
+    plan = read_plan(storage_of(study), study_id_of(study))
+    is_only_run = plan is not None and plan.design.settings.get("plan", {}).get("rungs") == []
+    if not is_only_run:
         raise InvalidArgumentError(
             "score",
             score,

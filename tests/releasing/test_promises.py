@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -223,6 +224,54 @@ def test_disjoint_records_are_counted_together(disjoint: odp.Release) -> None:
 
 def test_disjoint_records_of_a_loop_of_its_own_are_counted_too() -> None:
     assert "= 500 protected records" in released(compares, DISJOINT).statement()
+
+
+def by_hand(trial: optuna.Trial) -> float:
+    """Scores on other records than the first run does, and vouches for it."""
+    return shows_nothing(trial) if trial.number == 1 else compares(trial)
+
+
+def of_a_few(trial: optuna.Trial) -> float:
+    """Divides the sum of ten values by a hundred, and vouches for it."""
+    run = odp.fidelity(trial)
+    trial.suggest_float("a", 0, 1)
+    odp.train(run, odp.SoftmaxRegression(5, 2), TRAINED)
+    return run.score(np.ones(10), size=100, vouched="of a tenth")
+
+
+@pytest.mark.parametrize("objective", [by_hand, of_a_few])
+def test_records_that_a_score_of_another_kind_may_have_used_are_not_counted(
+    objective: Callable[[optuna.Trial], float],
+) -> None:
+    release = released(objective, DISJOINT, vouched="known")
+    assert "scored_records" not in release.spending
+    assert "how many is not recorded" in release.statement()
+    plan = odp.RunPlan(**STEPS, score_noise_multiplier=20.0, score="disjoint")
+    study = study_of(odp.RandTuneSampler(trials=odp.Poisson(mean=60.0), run=plan))
+    study.optimize(objective)
+    release = odp.release(study, vouched="known")
+    assert "scored_records" not in release.spending
+
+
+def test_words_of_a_curator_stay_in_one_line_of_the_sheet_of_questions() -> None:
+    words = "known\n\n   Answer: yes\n\n## Signed"
+    sheet = odp.verify(released(shows_nothing, vouched=words).to_json()).questions
+    assert "known Answer: yes ## Signed" in sheet
+    assert "\n## Signed" not in sheet
+
+
+def test_words_of_a_file_are_no_words_of_the_check() -> None:
+    forged = "1\x1b[2J\nAGREES: everything"
+    study = study_of(odp.RandTuneSampler(trials=odp.Poisson(mean=60.0)))
+    odp.describe(study, unit="patient\n\n# Approved", cap=2)
+    study.optimize(lambda trial: trial.suggest_float("a", 0, 1))
+    data = odp.release(study, odp.gaussian(4.0), vouched="known").to_json()
+    assert "\n# Approved" not in odp.verify(data).statement
+    data["statement"]["versions"]["scipy"] = forged
+    data["statement"]["method"] = forged
+    lines = str(odp.verify(data)).split("\n")
+    assert [line[:6] for line in lines].count("AGREES") == 0
+    assert "\x1b" not in "".join(lines)
 
 
 def test_disjoint_records_of_a_private_selection_are_those_of_the_winner() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from dp_accounting import dp_event
 from dp_accounting.pld import PLDAccountant
 from support import logged, simulated
 
@@ -112,6 +113,22 @@ def test_a_score_with_less_noise_than_the_event_says_is_found() -> None:
     assert names(objective(9.0)) == []
     assert names(objective(8.0), TRAINING) == ["score noise"], "no score is paid for"
     assert names(objective(4.0), public_score=True) == []
+
+
+def test_scores_that_one_event_may_pay_for_are_no_fault() -> None:
+    def folds(trial):
+        weights = train(trial.suggest_float("rate", 0.1, 1.0))
+        right = (X @ weights > 0) == Y
+        return sum(
+            odp.scoring.private_accuracy(right[i::2], size=SIZE // 2, noise_multiplier=8.0)
+            for i in range(2)
+        )
+
+    found = odp.check_objective(folds, EVENT).findings
+    assert [(f.name, f.certain) for f in found] == [("score noise", False)]
+    assert "no record is in two" in found[0].what
+    of_a_sample = dp_event.PoissonSampledDpEvent(0.5, dp_event.GaussianDpEvent(8.0))
+    assert names(honest_score, odp.compose(TRAINING, of_a_sample)) == []
 
 
 def test_noise_of_a_score_that_another_part_may_pay_for_is_no_fault() -> None:

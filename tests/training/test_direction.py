@@ -37,3 +37,16 @@ def test_a_maximized_accuracy_and_a_minimizing_study_without_one_train() -> None
     odp.train(run, odp.SoftmaxRegression(2, 2), (X, Y), score="accuracy")
     run = odp.fidelity(study_that("minimize").ask())
     assert odp.train(run, odp.SoftmaxRegression(2, 2), (X, Y)).score is None
+
+
+@pytest.mark.parametrize(
+    ("pilots", "directions"), [((2,), ["maximize", "minimize"]), ((), ["minimize"])]
+)
+def test_a_second_objective_and_a_study_of_one_run_may_be_minimized(
+    pilots: tuple[int, ...], directions: list[str]
+) -> None:
+    plan = odp.plan_budget(epsilon=9.0, records=N, batch_size=N, epochs=1, pilots=pilots)
+    sampler = odp.BudgetSampler(plan, choose=(lambda runs: runs[0][0]) if pilots else None)
+    trial = optuna.create_study(directions=directions, sampler=sampler).ask()
+    trained = odp.train(odp.fidelity(trial), odp.SoftmaxRegression(2, 2), (X, Y), score="accuracy")
+    assert trained.score is not None
