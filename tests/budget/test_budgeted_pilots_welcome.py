@@ -303,6 +303,17 @@ def test_publishing_shows_the_pilots_and_the_last_run() -> None:
     assert all(not t.system_attrs and not t.intermediate_values for t in shown.trials)
 
 
+def test_a_last_run_without_a_score_may_return_none() -> None:
+    def scores_pilots(trial: optuna.Trial) -> float | None:
+        x = trial.suggest_float("x", 0.0, 1.0)
+        return x if trial.number < 3 else None
+
+    study = finished(budget(3, score_final=False), scores_pilots)
+    assert [trial.state for trial in study.trials] == [TrialState.COMPLETE] * 4
+    assert study.trials[3].value == 0.0
+    assert odp.release(study).value is None
+
+
 def test_pilots_with_parameters_of_their_own_are_published_too() -> None:
     def branches(trial: optuna.Trial) -> float:
         if trial.number == 0:
