@@ -154,7 +154,7 @@ def test_what_is_not_compared_is_warned_of_once_and_vouched_for_or_refused() -> 
     assert "**This is true only if the curator is right**" in statement
     assert "*Training*, *Score*, *Vouched for by the curator, not checked*." in statement
     assert re.search(
-        r"\*\*Open for the curator:\*\* \d+ rows not stated \(\*Data, .*\*\), "
+        r"\*\*Open for the curator:\*\* \d+ rows not stated \(\*.*Data, .*\*\), "
         r"2 rows not checked \(\*Training, Score\*\), \d+ promises",
         statement,
     )

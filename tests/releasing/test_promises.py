@@ -263,7 +263,9 @@ def test_words_of_a_curator_stay_in_one_line_of_the_sheet_of_questions() -> None
 def test_words_of_a_file_are_no_words_of_the_check() -> None:
     forged = "1\x1b[2J\nAGREES: everything"
     study = study_of(odp.RandTuneSampler(trials=odp.Poisson(mean=60.0)))
-    odp.describe(study, unit="patient\n\n# Approved", cap=2)
+    with pytest.raises(InvalidArgumentError, match="unit"):
+        odp.describe(study, unit="patient\n\n# Approved", cap=2)
+    odp.describe(study, owner="me\n\n# Approved")
     study.optimize(lambda trial: trial.suggest_float("a", 0, 1))
     data = odp.release(study, odp.gaussian(4.0), vouched="known").to_json()
     assert "\n# Approved" not in odp.verify(data).statement
