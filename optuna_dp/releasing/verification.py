@@ -171,11 +171,9 @@ class Verification:
         lines += [f"  agrees   {what}: {text}" for what, text in shown.items()]
         rest = ", ".join(check.what for check in agreeing if check.what not in shown)
         lines += [f"  agrees   {rest}"] if rest else []
-        if differing:
-            return "\n".join(lines)
-        if self.unchecked:
+        if self.unchecked and not differing:
             lines += ["Could not be checked:", *(f"  - {text}" for text in self.unchecked)]
-        if self.believed:
+        if self.believed and not differing:
             lines.append("Remains to be believed (--questions prints them as questions):")
             lines += [f"  {i}. {text}" for i, text in enumerate(self.believed, start=1)]
         # Words of the file must not look like those of the check, or clear the terminal.
