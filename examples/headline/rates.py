@@ -396,7 +396,7 @@ SEARCHED_ARMS = dict(
 PANELS = {"digits_rate": "digits", "flights_rate": "flights"}
 FASHION = HERE.parent / "fashion_mnist" / "results.json"
 LISTS = HERE.parent / "compare" / "network_lists.json"
-FASHION_ARMS = dict(zip(STYLES, ("whitened", None, "list", None, None), strict=True))
+FASHION_ARMS = dict(zip(STYLES, ("default", None, "list", None, None), strict=True))
 LIST_ARMS = dict(
     zip(
         STYLES,
