@@ -320,10 +320,12 @@ class _Check:
         )
 
     def found(self) -> tuple[Finding, ...]:
-        """Returns each kind of finding once: a pilot's is as good as the last run's."""
+        """Returns each kind of finding once, one that is certain where there are both."""
         kinds: dict[tuple[str, str], Finding] = {}
         for finding in self.findings:
-            kinds.setdefault((finding.name, finding.about), finding)
+            kind = (finding.name, finding.about)
+            if kind not in kinds or (finding.certain and not kinds[kind].certain):
+                kinds[kind] = finding
         return tuple(kinds.values())
 
     def _stage(self, stage: Stage) -> None:

@@ -165,6 +165,18 @@ def test_bounds_that_follow_a_record_are_a_fault():
     assert ("bounds of the records", True) in findings
 
 
+def test_a_fault_is_not_hidden_by_a_hint_of_the_same_kind():
+    """Bounds that are the extremes are a hint before a record is replaced, and a fault then."""
+
+    def largest(x):
+        return {"data_norm": float(np.linalg.norm(x, axis=1).max())}
+
+    uneven = 0.987 * X[:, :3] / np.sqrt(3)
+    report = odp.check_objective(on_data(largest), event_of(1.0), data=(uneven, Y))
+    found = [f.certain for f in report.findings if f.name == "bounds of the records"]
+    assert found == [True], str(report)
+
+
 def test_records_that_were_scaled_by_all_records_are_a_fault():
     def standardised(x):
         return (x - x.mean(0)) / (1e-9 + x.std(0)) / 10
