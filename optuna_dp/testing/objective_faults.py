@@ -18,7 +18,7 @@ from optuna_dp.testing import gradient_steps as gradients
 from optuna_dp.testing import watched_opacus as opacus
 from optuna_dp.testing.checked_run import CheckedRun, Stage, can_be_limited
 from optuna_dp.testing.stated_training import StatedTraining, alternatives, answers_in
-from optuna_dp.testing.watched_fits import changed_settings, moved
+from optuna_dp.testing.watched_fits import changed_settings, moved, moved_weights
 from optuna_dp.testing.watched_scores import paid_scores, spent_precision
 
 _ADD_NOISE = (
@@ -303,6 +303,16 @@ def of_replaced_in_fits(
                 f"One record changes {moved_records} of the {count} records that {fit.library} is "
                 "given: they were scaled, centred or projected by numbers computed from all.",
                 "Scale by public constants, or by private statistics that the event charges for.",
+                certain=certain,
+            )
+            return
+        others = moved_weights(fit, odd_fit)
+        if others:
+            yield Finding(
+                "weights of the records",
+                f"One record changes what {fit.library} is given beside {others} other records, "
+                "such as sample_weight: it was computed from all records.",
+                "Let the weight of a record depend on that record and on public numbers only.",
                 certain=certain,
             )
             return

@@ -203,6 +203,33 @@ def test_records_that_were_scaled_by_all_records_are_a_fault():
     assert ("statistics of the records", False) in findings, "the event may pay for them"
 
 
+def test_weights_that_follow_other_records_are_a_fault():
+    privacy = pytest.importorskip("interpret.privacy")
+
+    def weighted(weights_of, *, by_name):
+        def objective(trial, data):
+            trial.suggest_float("unused", 0, 1)
+            x, y = np.clip(data[0], 0, 1), np.asarray(data[1])
+            given = {"feature_types": ["continuous"] * 3, "privacy_bounds": [(0, 1)] * 3}
+            model = privacy.DPExplainableBoostingClassifier(
+                epsilon=1.0, delta=1e-6, max_rounds=1, n_jobs=1, **given
+            )
+            weights = weights_of(y)
+            model.fit(x, y, **{"sample_weight": weights}) if by_name else model.fit(x, y, weights)
+            correct = np.asarray(model.predict(x) == y)
+            return odp.scoring.private_accuracy(
+                correct, size=RECORDS, noise_multiplier=SCORE_NOISE
+            )
+
+        report = odp.check_objective(objective, event_of(1.0, 1e-6), data=(COLUMNS, Y))
+        found = {(finding.name, finding.certain) for finding in report.findings}
+        return ("weights of the records", True) in found
+
+    assert weighted(lambda y: np.where(y == 1, 1.0 / max(1, np.sum(y)), 0.01), by_name=True)
+    assert weighted(lambda y: np.where(y == 1, 1.0 / max(1, np.sum(y)), 0.01), by_name=False)
+    assert not weighted(lambda y: np.where(y == 1, 0.9, 0.4), by_name=True)
+
+
 def test_a_private_scaler_of_diffprivlib_is_not_accused():
     models = pytest.importorskip("diffprivlib.models")
 
