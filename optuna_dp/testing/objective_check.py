@@ -298,7 +298,9 @@ class _Check:
                     self.findings += faults.of_other_data(words, variant_run, base)
                     if records_in(variant) < self.records:
                         pair = self.stages[-1][1]
-                        self.findings += faults.of_sizes(pair, variant_run, self._bench.relation)
+                        relation = self._bench.relation
+                        self.findings += faults.of_sizes(pair, variant_run, relation)
+                        self.findings += faults.of_kept_counts(base, variant_run, relation)
         finally:
             self._bench.randomness.restore()
 

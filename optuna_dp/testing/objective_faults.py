@@ -420,6 +420,32 @@ def of_sizes(
         )
 
 
+def of_kept_counts(
+    run: CheckedRun, missing: CheckedRun, relation: str | None
+) -> Iterator[Finding]:
+    """Yields models that hold the exact number of records.
+
+    Args:
+        run: A run on all records.
+        missing: A run on all but one.
+        relation: The neighbouring relation; None if it is not known.
+    """
+    if relation == "replace_one":
+        return
+    for fit, fit_of_missing in zip(run.fits, missing.fits, strict=False):
+        if fit.kept_count and 0 < fit_of_missing.kept_count < fit.kept_count:
+            yield Finding(
+                "number of records",
+                f"The model of {fit.library} tells the number of records: its bag_weights_ is "
+                f"{fit.kept_count}, and {fit_of_missing.kept_count} if one is missing. If a "
+                "record may be added or removed, that number is private.",
+                "Before you save or release the model: del model.bag_weights_. It predicts "
+                "without.",
+                certain=False,
+            )
+            return
+
+
 def _stated_budget(event: Any, delta: float) -> tuple[float, float]:
     """Returns the (epsilon, delta) that an event states for trainings of other libraries.
 

@@ -17,7 +17,7 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -45,6 +45,7 @@ class Fit:
             bag; empty if nothing was.
         from_extremes: Names of the settings that are extremes of the records, if chance or a
             public range would hardly give that.
+        kept_count: The exact number of records, if the model holds it when the run ends; else 0.
         spent_before: How many private computations of these libraries the run had made before.
     """
 
@@ -54,6 +55,7 @@ class Fit:
     weighted: Counter[bytes] = field(default_factory=Counter)
     from_extremes: tuple[str, ...] = ()
     spent_before: int = 0
+    kept_count: int = 0
 
 
 @contextmanager
@@ -65,10 +67,19 @@ def watching_fits(fits: list[Fit], spent: Callable[[], int]) -> Iterator[None]:
         spent: Returns how many private computations were made so far.
     """
     depth = [0]
+    models: list[Any] = []
     with ExitStack() as undo:
         for library, owner, method in _places():
-            _watch(library, owner, method, fits, spent, depth, undo)
+            _watch(library, owner, method, fits, models, spent, depth, undo)
         yield
+    for number, (fit, model) in enumerate(zip(fits, models, strict=True)):
+        fits[number] = replace(fit, kept_count=_kept_count(model, fit.records.total()))
+
+
+def _kept_count(model: Any, count: int) -> int:
+    """Returns ``count`` if a DP-EBM holds it as the weight of a bag, else 0."""
+    weights = _flat(getattr(model, "bag_weights_", None))
+    return count if count in weights else 0
 
 
 def _places() -> Iterator[tuple[str, type, str]]:
@@ -90,6 +101,7 @@ def _watch(
     owner: type,
     method: str,
     fits: list[Fit],
+    models: list[Any],
     spent: Callable[[], int],
     depth: list[int],
     undo: ExitStack,
@@ -101,6 +113,7 @@ def _watch(
     def watched(self: Any, *arguments: Any, **settings: Any) -> Any:
         if not depth[0]:
             fits.append(fit_of(library, self, arguments, settings, spent()))
+            models.append(self)
         depth[0] += 1
         try:
             return original(self, *arguments, **settings)

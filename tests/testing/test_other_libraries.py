@@ -230,6 +230,49 @@ def test_weights_that_follow_other_records_are_a_fault():
     assert not weighted(lambda y: np.where(y == 1, 0.9, 0.4), by_name=True)
 
 
+@pytest.mark.parametrize(
+    ("deletes", "relation"),
+    [
+        (False, "add_or_remove_one"),
+        (False, None),
+        (False, "replace_one"),
+        (True, "add_or_remove_one"),
+    ],
+)
+def test_a_model_that_tells_the_number_of_records_is_a_hint(deletes, relation):
+    privacy = pytest.importorskip("interpret.privacy")
+    event = event_of(1.0, 1e-6)
+    plan = None
+    if relation is not None:
+        plan = odp.plan_budget(
+            epsilon=2.0,
+            delta=1e-5,
+            run=lambda noise, steps: odp.approximate_dp(1 / noise, 1e-7),
+            steps=1,
+            pilots=0,
+            score=None,
+            neighboring_relation=relation,
+        )
+
+    def objective(trial, data):
+        noise = 1.0 if plan is None else odp.fidelity(trial).noise_multiplier
+        given = {"feature_types": ["continuous"] * 3, "privacy_bounds": [(0, 1)] * 3}
+        model = privacy.DPExplainableBoostingClassifier(
+            epsilon=1 / noise, delta=1e-7, max_rounds=1, n_jobs=1, **given
+        )
+        model.fit(np.clip(data[0], 0, 1), data[1])
+        if deletes:
+            del model.bag_weights_
+        return 0.5 + 0.0 * float(np.sum(model.predict(COLUMNS)))
+
+    report = odp.check_objective(
+        objective, None if plan else event, plan=plan, data=(COLUMNS, Y), public_score=True
+    )
+    found = [f.certain for f in report.findings if f.name == "number of records"]
+    expected = [False] if not deletes and relation != "replace_one" else []
+    assert found == expected, str(report)
+
+
 def test_a_private_scaler_of_diffprivlib_is_not_accused():
     models = pytest.importorskip("diffprivlib.models")
 
