@@ -18,13 +18,15 @@ from optuna_dp.testing import gradient_steps as gradients
 from optuna_dp.testing import watched_opacus as opacus
 from optuna_dp.testing.checked_run import CheckedRun, Stage, can_be_limited
 from optuna_dp.testing.stated_training import StatedTraining, alternatives, answers_in
-from optuna_dp.testing.watched_fits import changed_settings, moved
+from optuna_dp.testing.watched_fits import changed_settings, moved, moved_weights
 from optuna_dp.testing.watched_scores import paid_scores, spent_precision
 
 _ADD_NOISE = (
     "If it is made of private records, add noise and pay for it (odp.scoring.private_accuracy); "
     "if they are public, say public_score=True."
 )
+# Compiled code of these draws its noise from the operating system.
+_NOISE_UNSEEN = ("DP-EBM",)
 _BOUNDS = "bounds of the records"
 _PUBLIC_BOUNDS = (
     "Give what is possible at all (an age of 0 to 120), the range of a public table, or a private "
@@ -304,6 +306,16 @@ def of_replaced_in_fits(
                 certain=certain,
             )
             return
+        others = moved_weights(fit, odd_fit)
+        if others:
+            yield Finding(
+                "weights of the records",
+                f"One record changes what {fit.library} is given beside {others} other records, "
+                "such as sample_weight: it was computed from all records.",
+                "Let the weight of a record depend on that record and on public numbers only.",
+                certain=certain,
+            )
+            return
 
 
 def _may_pay_for_statistics(
@@ -327,25 +339,32 @@ def is_same_training(run: CheckedRun, odd: CheckedRun) -> bool:
     )
 
 
-def of_scores_of_untouched(
-    base: CheckedRun, untouched: Sequence[CheckedRun], stage: Stage
-) -> Iterator[Finding]:
-    """Yields what public scores show if a record that no training has met changes them.
+def of_score_of_untouched(base: CheckedRun, stage: Stage) -> Finding:
+    """Returns what a public score shows that a record changes which no training has met.
 
     Args:
-        base: A run that gives the same if it is repeated with the same randomness.
-        untouched: The same with one record replaced, whose trainings are the same.
+        base: A run whose score changes so.
         stage: What it is a run of.
     """
-    if any(odd.value != base.value for odd in untouched):
-        yield Finding(
-            "score of private records",
-            "A record that is in no step of the training changes the score, which is said to be "
-            "computed on public records.",
-            "Score on records that are public, and not among the data; or hold back a private "
-            "part by optuna_dp.partition and pay for the score's noise.",
-            certain=not _may_pay_for_statistics(base, stage, "public"),
-        )
+    return Finding(
+        "score of private records",
+        "A record that is in no step of the training changes the score, which is said to be "
+        "computed on public records.",
+        "Score on records that are public, and not among the data; or hold back a private "
+        "part by optuna_dp.partition and pay for the score's noise.",
+        certain=not _may_pay_for_statistics(base, stage, "public"),
+    )
+
+
+def noise_that_is_not_repeated(runs: Sequence[CheckedRun]) -> str:
+    """Returns the name of a library that drew noise which no check can repeat; "" if none did."""
+    libraries = (
+        spending.library
+        for run in runs
+        for spending in run.spendings
+        if spending.library in _NOISE_UNSEEN and spending.seed is None
+    )
+    return next(libraries, "")
 
 
 def _of_score_noise(runs: Sequence[CheckedRun], stage: Stage) -> Iterator[Finding]:
@@ -406,6 +425,32 @@ def of_sizes(
         )
 
 
+def of_kept_counts(
+    run: CheckedRun, missing: CheckedRun, relation: str | None
+) -> Iterator[Finding]:
+    """Yields models that hold the exact number of records.
+
+    Args:
+        run: A run on all records.
+        missing: A run on all but one.
+        relation: The neighbouring relation; None if it is not known.
+    """
+    if relation == "replace_one":
+        return
+    for fit, fit_of_missing in zip(run.fits, missing.fits, strict=False):
+        if fit.kept_count and 0 < fit_of_missing.kept_count < fit.kept_count:
+            yield Finding(
+                "number of records",
+                f"The model of {fit.library} tells the number of records: its bag_weights_ is "
+                f"{fit.kept_count}, and {fit_of_missing.kept_count} if one is missing. If a "
+                "record may be added or removed, that number is private.",
+                "Before you save or release the model: del model.bag_weights_. It predicts "
+                "without.",
+                certain=False,
+            )
+            return
+
+
 def _stated_budget(event: Any, delta: float) -> tuple[float, float]:
     """Returns the (epsilon, delta) that an event states for trainings of other libraries.
 
@@ -455,24 +500,48 @@ def _of_scores(
         if first_run is not None and first_run.value is not None
         else values
     )
-    # Counts with noise in whole numbers are shares as well, and two may be equal.
-    noisy = all(run.draws.noise_after(_steps(stage)) for run in runs)
-    equal = next((value for value in all_values if all_values.count(value) > 1), None)
-    if equal is not None:
-        yield Finding(
-            "repeated score",
-            f"Two runs have the very same score, {equal!r}.",
-            _ADD_NOISE,
-            certain=not (noisy and is_share(equal)),
-        )
+    yield from _of_equal(all_values, runs, stage)
     finite = {value for value in all_values if math.isfinite(value)}
     if all(map(is_share, values)) or common_unit(sorted(finite)):
         yield Finding(
             "exact score",
             f"The scores {values[0]!r} and {values[1]!r} are shares of a number of records.",
             _ADD_NOISE,
-            certain=not noisy,
+            certain=not _have_noisy_ends(runs, stage),
         )
+
+
+def of_equal_scores(
+    compared: Sequence[CheckedRun], runs: Sequence[CheckedRun], stage: Stage
+) -> Iterator[Finding]:
+    """Yields a score that is the very same in runs of other randomness.
+
+    Args:
+        compared: Runs with other randomness each.
+        runs: Those whose draws were looked at.
+        stage: What they are runs of.
+    """
+    if not any(run.reads for run in runs):
+        values = [run.value for run in compared if run.value is not None]
+        yield from _of_equal(values, runs, stage)
+
+
+def _of_equal(
+    values: Sequence[float], runs: Sequence[CheckedRun], stage: Stage
+) -> Iterator[Finding]:
+    equal = next((value for value in values if values.count(value) > 1), None)
+    if equal is not None:
+        # Counts with noise in whole numbers are shares as well, and two may be equal.
+        yield Finding(
+            "repeated score",
+            f"Two runs have the very same score, {equal!r}.",
+            _ADD_NOISE,
+            certain=not (_have_noisy_ends(runs, stage) and is_share(equal)),
+        )
+
+
+def _have_noisy_ends(runs: Sequence[CheckedRun], stage: Stage) -> bool:
+    return all(run.draws.noise_after(_steps(stage)) for run in runs)
 
 
 def _steps(stage: Stage) -> int:

@@ -3,7 +3,7 @@
 Their privacy needs bounds that do not come from the records, and records that were not scaled by
 numbers of other records. Both show by comparison. Bounds that equal the extremes of the very
 records are a reason to ask. And where a run is repeated with the same randomness and one record
-replaced, the bounds may not differ at all, and no record but that one.
+replaced, the bounds may not differ at all, and no record but that one, nor the weight of another.
 
 diffprivlib's models and InterpretML's DP-EBM are watched where they are loaded, by ``fit``.
 """
@@ -17,7 +17,7 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -41,16 +41,21 @@ class Fit:
         library: Its name.
         settings: The numbers and texts that the trainer was given, by name; no seed.
         records: Each record with its label, and how often it is there; empty if unreadable.
+        weighted: The same with all else that was given for it: its weight, its first score, its
+            bag; empty if nothing was.
         from_extremes: Names of the settings that are extremes of the records, if chance or a
             public range would hardly give that.
+        kept_count: The exact number of records, if the model holds it when the run ends; else 0.
         spent_before: How many private computations of these libraries the run had made before.
     """
 
     library: str
     settings: dict[str, tuple[Any, ...]] = field(default_factory=dict)
     records: Counter[bytes] = field(default_factory=Counter)
+    weighted: Counter[bytes] = field(default_factory=Counter)
     from_extremes: tuple[str, ...] = ()
     spent_before: int = 0
+    kept_count: int = 0
 
 
 @contextmanager
@@ -62,10 +67,19 @@ def watching_fits(fits: list[Fit], spent: Callable[[], int]) -> Iterator[None]:
         spent: Returns how many private computations were made so far.
     """
     depth = [0]
+    models: list[Any] = []
     with ExitStack() as undo:
         for library, owner, method in _places():
-            _watch(library, owner, method, fits, spent, depth, undo)
+            _watch(library, owner, method, fits, models, spent, depth, undo)
         yield
+    for number, (fit, model) in enumerate(zip(fits, models, strict=True)):
+        fits[number] = replace(fit, kept_count=_kept_count(model, fit.records.total()))
+
+
+def _kept_count(model: Any, count: int) -> int:
+    """Returns ``count`` if a DP-EBM holds it as the weight of a bag, else 0."""
+    weights = _flat(getattr(model, "bag_weights_", None))
+    return count if count in weights else 0
 
 
 def _places() -> Iterator[tuple[str, type, str]]:
@@ -87,6 +101,7 @@ def _watch(
     owner: type,
     method: str,
     fits: list[Fit],
+    models: list[Any],
     spent: Callable[[], int],
     depth: list[int],
     undo: ExitStack,
@@ -98,6 +113,7 @@ def _watch(
     def watched(self: Any, *arguments: Any, **settings: Any) -> Any:
         if not depth[0]:
             fits.append(fit_of(library, self, arguments, settings, spent()))
+            models.append(self)
         depth[0] += 1
         try:
             return original(self, *arguments, **settings)
@@ -131,18 +147,24 @@ def fit_of(
         if name not in ("random_state", "accountant") and (values := _flat(value))
     }
     parts = [part for part in map(_table, (x, y)) if part is not None]
-    records = [np.ascontiguousarray(part) for part in parts]
-    rows = (
-        Counter(b"".join(part[i].tobytes() for part in records) for i in range(len(records[0])))
-        if records and len({len(part) for part in records}) == 1
-        else Counter()
-    )
+    others = [*arguments[2:], *(named[name] for name in named if name not in ("X", "y"))]
+    count = len(parts[0]) if parts else 0
+    beside = [part for part in map(_table, others) if part is not None and len(part) == count]
     extremes = tuple(
         name
         for name, values in settings.items()
         if any(word in name for word in _OF_RANGES) and _are_extremes(values, parts)
     )
-    return Fit(library, settings, rows, extremes, spent)
+    weighted = _rows([*parts, *beside]) if beside else Counter()
+    return Fit(library, settings, _rows(parts), weighted, extremes, spent)
+
+
+def _rows(parts: Sequence[FloatArray]) -> Counter[bytes]:
+    """Returns how often each row of some tables is there; empty if they are of unequal length."""
+    tables = [np.ascontiguousarray(part) for part in parts]
+    if len({len(table) for table in tables}) != 1:
+        return Counter()
+    return Counter(b"".join(table[i].tobytes() for table in tables) for i in range(len(tables[0])))
 
 
 def _table(values: Any) -> FloatArray | None:
@@ -218,6 +240,19 @@ def moved(base: Fit, odd: Fit) -> tuple[int, int]:
     if not count or odd.records.total() != count:
         return 0, 0
     return (base.records - odd.records).total(), count
+
+
+def moved_weights(base: Fit, odd: Fit) -> int:
+    """Returns how many records are the same in two calls, but not what was given beside them.
+
+    Args:
+        base: Of a run.
+        odd: Of the same run with one record replaced.
+    """
+    same = (base.records & odd.records).total()
+    if not base.weighted and not odd.weighted:
+        return 0
+    return max(0, same - (base.weighted & odd.weighted).total())
 
 
 def changed_settings(base: Fit, odd: Fit) -> list[str]:

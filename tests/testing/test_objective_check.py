@@ -10,6 +10,7 @@ import json
 import random
 import sqlite3
 import time
+from os import urandom as uncontrolled_bytes  # by a name that no check replaces
 from pathlib import Path
 
 import numpy as np
@@ -322,6 +323,22 @@ def test_what_cannot_be_repeated_is_said_and_nobody_is_accused() -> None:
     report = odp.check_objective(from_the_clock, EVENT)
     assert not report.findings, str(report)
     assert any("what a run leaves for the next" in line for line in report.not_checked)
+
+
+@pytest.mark.parametrize(
+    "share", [0.3, *(pytest.param(share, marks=pytest.mark.slow) for share in (0.05, 0.5, 0.9))]
+)
+def test_few_scores_of_noise_that_cannot_be_repeated_are_no_shared_state(share) -> None:
+    """Two scores by a source that no check controls: they are equal, and differ, by luck."""
+
+    def coarse(trial):
+        trial.suggest_float("rate", 0.1, 1.0)
+        return 0.5 + 0.1 * (uncontrolled_bytes(1)[0] < 256 * share)
+
+    reports = [odp.check_objective(coarse, public_score=True) for _ in range(50)]
+    assert not any(report.findings for report in reports)
+    gap = "what a run leaves for the next"
+    assert any(gap in line for report in reports for line in report.not_checked)
 
 
 def test_input_files_are_no_shared_state(tmp_path: Path) -> None:

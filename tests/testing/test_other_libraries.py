@@ -83,6 +83,21 @@ def test_an_honest_dp_ebm_is_not_accused():
     assert faults(boosting(), event_of(1.0, 1e-6)) == set()
 
 
+def test_no_dp_ebm_is_judged_by_what_its_runs_repeat():
+    """Its noise comes from the operating system. Here, its first run differs by that."""
+    runs = []
+
+    def objective(trial):
+        train(trial)
+        runs.append(trial)
+        return 0.5 + (len(runs) == 1)
+
+    train = boosting()
+    report = odp.check_objective(objective, event_of(1.0, 1e-6), public_score=True)
+    assert not report.findings, str(report)
+    assert any("DP-EBM draws noise that cannot be repeated" in gap for gap in report.not_checked)
+
+
 @pytest.mark.parametrize(
     ("settings", "fault"),
     [
@@ -165,6 +180,18 @@ def test_bounds_that_follow_a_record_are_a_fault():
     assert ("bounds of the records", True) in findings
 
 
+def test_a_fault_is_not_hidden_by_a_hint_of_the_same_kind():
+    """Bounds that are the extremes are a hint before a record is replaced, and a fault then."""
+
+    def largest(x):
+        return {"data_norm": float(np.linalg.norm(x, axis=1).max())}
+
+    uneven = 0.987 * X[:, :3] / np.sqrt(3)
+    report = odp.check_objective(on_data(largest), event_of(1.0), data=(uneven, Y))
+    found = [f.certain for f in report.findings if f.name == "bounds of the records"]
+    assert found == [True], str(report)
+
+
 def test_records_that_were_scaled_by_all_records_are_a_fault():
     def standardised(x):
         return (x - x.mean(0)) / (1e-9 + x.std(0)) / 10
@@ -174,6 +201,76 @@ def test_records_that_were_scaled_by_all_records_are_a_fault():
     paid = odp.compose(event_of(1.0), odp.gaussian(5.0))
     findings, _ = findings_on_data(on_data(lambda x: {}, standardised), paid)
     assert ("statistics of the records", False) in findings, "the event may pay for them"
+
+
+def test_weights_that_follow_other_records_are_a_fault():
+    privacy = pytest.importorskip("interpret.privacy")
+
+    def weighted(weights_of, *, by_name):
+        def objective(trial, data):
+            trial.suggest_float("unused", 0, 1)
+            x, y = np.clip(data[0], 0, 1), np.asarray(data[1])
+            given = {"feature_types": ["continuous"] * 3, "privacy_bounds": [(0, 1)] * 3}
+            model = privacy.DPExplainableBoostingClassifier(
+                epsilon=1.0, delta=1e-6, max_rounds=1, n_jobs=1, **given
+            )
+            weights = weights_of(y)
+            model.fit(x, y, **{"sample_weight": weights}) if by_name else model.fit(x, y, weights)
+            correct = np.asarray(model.predict(x) == y)
+            return odp.scoring.private_accuracy(
+                correct, size=RECORDS, noise_multiplier=SCORE_NOISE
+            )
+
+        report = odp.check_objective(objective, event_of(1.0, 1e-6), data=(COLUMNS, Y))
+        found = {(finding.name, finding.certain) for finding in report.findings}
+        return ("weights of the records", True) in found
+
+    assert weighted(lambda y: np.where(y == 1, 1.0 / max(1, np.sum(y)), 0.01), by_name=True)
+    assert weighted(lambda y: np.where(y == 1, 1.0 / max(1, np.sum(y)), 0.01), by_name=False)
+    assert not weighted(lambda y: np.where(y == 1, 0.9, 0.4), by_name=True)
+
+
+@pytest.mark.parametrize(
+    ("deletes", "relation"),
+    [
+        (False, "add_or_remove_one"),
+        (False, None),
+        (False, "replace_one"),
+        (True, "add_or_remove_one"),
+    ],
+)
+def test_a_model_that_tells_the_number_of_records_is_a_hint(deletes, relation):
+    privacy = pytest.importorskip("interpret.privacy")
+    event = event_of(1.0, 1e-6)
+    plan = None
+    if relation is not None:
+        plan = odp.plan_budget(
+            epsilon=2.0,
+            delta=1e-5,
+            run=lambda noise, steps: odp.approximate_dp(1 / noise, 1e-7),
+            steps=1,
+            pilots=0,
+            score=None,
+            neighboring_relation=relation,
+        )
+
+    def objective(trial, data):
+        noise = 1.0 if plan is None else odp.fidelity(trial).noise_multiplier
+        given = {"feature_types": ["continuous"] * 3, "privacy_bounds": [(0, 1)] * 3}
+        model = privacy.DPExplainableBoostingClassifier(
+            epsilon=1 / noise, delta=1e-7, max_rounds=1, n_jobs=1, **given
+        )
+        model.fit(np.clip(data[0], 0, 1), data[1])
+        if deletes:
+            del model.bag_weights_
+        return 0.5 + 0.0 * float(np.sum(model.predict(COLUMNS)))
+
+    report = odp.check_objective(
+        objective, None if plan else event, plan=plan, data=(COLUMNS, Y), public_score=True
+    )
+    found = [f.certain for f in report.findings if f.name == "number of records"]
+    expected = [False] if not deletes and relation != "replace_one" else []
+    assert found == expected, str(report)
 
 
 def test_a_private_scaler_of_diffprivlib_is_not_accused():
