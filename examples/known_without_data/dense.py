@@ -32,7 +32,7 @@ from typing import Any
 
 import linear
 import numpy as np
-from tasks import STANDARD, Floats, Task
+from schema_tasks import STANDARD, Floats, Task
 from training import Model
 
 import optuna_dp as odp

@@ -24,8 +24,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import tasks
-from tasks import Floats, Task
+import schema_tasks
+from schema_tasks import Floats, Task
 from training import Model
 
 import optuna_dp as odp
@@ -92,7 +92,7 @@ def load(name: str) -> Task:
         pairs = (ids[:, :-1] * 97 + ids[:, 1:] * 31) % 64
         counts = np.stack([np.bincount(row, minlength=64) for row in pairs]) / 4.0
         return task_of(counts, labels, ((0.0, 0.35),) * 64, 2_135)
-    return tasks.load(name)
+    return schema_tasks.load(name)
 
 
 def epsilons(task: Task) -> tuple[float, ...]:

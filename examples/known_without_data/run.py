@@ -24,7 +24,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 from rehearsed import rehearsed
-from tasks import NAMES, Task, load
+from schema_tasks import NAMES, Task, load
 from training import OPTIMISERS, Model, Optimiser, accuracies, train, with_constant
 
 import optuna_dp as odp

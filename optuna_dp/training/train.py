@@ -263,10 +263,17 @@ def train(
         learner.try_out(all_records, None if scored is None else scored.records)
         rehearsal = None
         if learning_rate is None:
-            rehearsal = _rehearsal(run, learner, all_records, inputs, kind, schedule, norm)
-            if optimizer is None and rehearsal.remarks:  # Steps of SGD would be too long.
+            try:
+                rehearsal = _rehearsal(run, learner, all_records, inputs, kind, schedule, norm)
+            except InvalidArgumentError as error:
+                # Noise may be so little that SGD's steps of it move no weight.
+                if optimizer is not None or kind == "adam" or error.argument != "optimizer":
+                    raise
+            if optimizer is None and (rehearsal is None or rehearsal.remarks):
+                # Steps of SGD would be too long, or too short.
                 kind = "adam"
                 rehearsal = _rehearsal(run, learner, all_records, inputs, kind, schedule, norm)
+            assert rehearsal is not None
             for remark in rehearsal.remarks:
                 warnings.warn(remark, UserWarning, stacklevel=3)  # Of the caller's line.
             learner.keep_in_mind()
