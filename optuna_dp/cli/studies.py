@@ -181,7 +181,7 @@ def verify(
     be checked, and what remains to be believed. With --statement it prints the statement itself,
     and with --questions a sheet of questions to the owner, if everything agrees. Exit code 0:
     everything agrees; 1: something differs; 2: FILE is not a release, or the time limit was too
-    short; 3: the numbers agree, and the words are those of another version.
+    short; 3: what could be compared agrees, and the rest was made by another version.
 
     Example: optuna-dp verify release.json
     """
