@@ -434,10 +434,10 @@ def _values(content: Mapping[str, Any]) -> str:
     if content["params"] is None:
         return "No run succeeded, so nothing was chosen."
     score = {} if content["value"] is None else {"score": content["value"]}
-    others = {n: v for n, v in content["attributes"].items() if n not in _WITH_OWN_PLACE}
+    other_attributes = {n: v for n, v in content["attributes"].items() if n not in _WITH_OWN_PLACE}
     rows = {
         escaped(str(name)): escaped(_shortened(repr(value)))
-        for name, value in (content["params"] | score | others).items()
+        for name, value in (content["params"] | score | other_attributes).items()
     }
     if content["artifact_sha256"] is not None:
         rows["model file"] = f"SHA-256 {content['artifact_sha256']}"
@@ -467,8 +467,8 @@ def _pilots(content: Mapping[str, Any]) -> str:
         scores = ", ".join(repr(value) for value in pilot["values"] or ()) or "none"
         end = _ENDS.get(pilot["state"], pilot["state"].lower())
         lines.append(_line([str(number), str(pilot["rung"] + 1), *params, scores, end]))
-    rest = len(pilots) - _SHOWN_PILOTS
-    more = f"\nThe other {rest} are in the JSON.\n" if rest > 0 else ""
+    unlisted_count = len(pilots) - _SHOWN_PILOTS
+    more = f"\nThe other {unlisted_count} are in the JSON.\n" if unlisted_count > 0 else ""
     table = "\n".join(lines)
     return f"""
 ## What was released of the pilots

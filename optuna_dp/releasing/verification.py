@@ -172,8 +172,8 @@ class Verification:
             if check.what in _WITH_NUMBERS and check.found != "None"
         }
         lines += [f"  agrees   {what}: {text}" for what, text in shown.items()]
-        rest = ", ".join(check.what for check in agreeing if check.what not in shown)
-        lines += [f"  agrees   {rest}"] if rest else []
+        agreeing_parts = ", ".join(check.what for check in agreeing if check.what not in shown)
+        lines += [f"  agrees   {agreeing_parts}"] if agreeing_parts else []
         if self.unchecked and not differing:
             lines += ["Could not be checked:", *(f"  - {text}" for text in self.unchecked)]
         if self.believed and not differing:

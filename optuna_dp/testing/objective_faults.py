@@ -306,12 +306,12 @@ def of_replaced_in_fits(
                 certain=certain,
             )
             return
-        others = moved_weights(fit, odd_fit)
-        if others:
+        moved_count = moved_weights(fit, odd_fit)
+        if moved_count:
             yield Finding(
                 "weights of the records",
-                f"One record changes what {fit.library} is given beside {others} other records, "
-                "such as sample_weight: it was computed from all records.",
+                f"One record changes what {fit.library} is given beside {moved_count} other "
+                "records, such as sample_weight: it was computed from all records.",
                 "Let the weight of a record depend on that record and on public numbers only.",
                 certain=certain,
             )
