@@ -185,6 +185,15 @@ def same_array(trial):
     return margin(WEIGHTS)
 
 
+RUNS = [0]
+
+
+def seldom(trial):
+    """What is left behind changes every second score only, as with shares of few records."""
+    RUNS[0] += 1
+    return score(train(trial.suggest_float("rate", 0.1, 1.0))) + RUNS[0] // 2
+
+
 def in_a_closure():
     seen = []
 
@@ -235,6 +244,7 @@ PLANTED = {
     "functools.cache": (memoised, ["shared state"]),
     "a global": (global_best, []),
     "an array": (same_array, ["shared state"]),
+    "a count": (seldom, ["shared state"]),
     "a closure": (in_a_closure(), ["shared state"]),
     "an attribute": (WarmStart(), ["shared state"]),
     "reports": (reports_exact_values, ["reported values"]),

@@ -113,6 +113,7 @@ MODEL = torch.nn.Linear(12, 2)
 def one_model_for_all_runs(trial):
     model = train(trial)
     with torch.no_grad():
+        MODEL.weight.neg_()  # so that every run changes the score, which is a share of few records
         MODEL.weight += model(torch.eye(12)).T
     return score(MODEL)
 
