@@ -40,6 +40,7 @@ def test_an_import_inside_a_function_says_why(file: str) -> None:
     assert not silent, f"{file}, lines {sorted(silent)}"
 
 
+@pytest.mark.slow
 def test_only_front_doors_load_modules_by_name() -> None:
     files = [*import_graph.files(), import_graph.FRONT_DOOR]
     assert {file for file in files if import_graph.loads_by_name(file)} <= LOADED_BY_NAME
@@ -63,6 +64,7 @@ OF_OTHERS = {
 }
 
 
+@pytest.mark.slow
 def test_nobody_uses_the_private_names_of_another_file() -> None:
     own = {
         path: import_graph.private_names(path.read_text())
@@ -98,6 +100,7 @@ def test_importing_the_package_loads_nothing_heavy() -> None:
     assert not loaded & {"optuna", "numpy", "scipy", "sklearn", "cvxpy", "opendp", "dp_accounting"}
 
 
+@pytest.mark.slow
 def test_the_samplers_load_nothing_heavier_than_optuna() -> None:
     heavy = {"sklearn", "cvxpy", "opendp", "dp_accounting", "mpmath"}
     assert not _loaded_by("import optuna_dp as o; o.DPHyPOSampler, o.RandTuneSampler") & heavy

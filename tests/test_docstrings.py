@@ -195,6 +195,7 @@ def silent_methods() -> Iterator[str]:
                     yield f"{name}.{method}"
 
 
+@pytest.mark.slow
 def test_every_method_says_what_it_does_or_overrides_one_that_does() -> None:
     assert sorted(silent_methods()) == []
 

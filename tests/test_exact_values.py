@@ -41,6 +41,7 @@ def test_scores_of_several_runs_of_1200_records_are_pointed_out(precision: str) 
         assert unit == 1200
 
 
+@pytest.mark.slow
 def test_random_numbers_are_no_shares() -> None:
     rng = np.random.default_rng(0)
     for scale in (1e-3, 1.0, 300.0):

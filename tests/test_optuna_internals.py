@@ -121,6 +121,7 @@ def private_uses(source: str) -> set[str]:
     return found
 
 
+@pytest.mark.slow
 def test_private_names_of_optuna_are_used_in_one_file() -> None:
     uses = {
         file: private_uses((import_graph.ROOT / file).read_text(encoding="utf-8"))

@@ -104,6 +104,7 @@ def _modules_in_strings(file: str) -> set[str]:
     return {found for word in words if (found := import_graph.file_of(word))}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("part", FOLDERS)
 def test_the_core_imports_no_part(part: str) -> None:
     theirs = _files_of(part)

@@ -32,9 +32,7 @@ from optuna_dp.evidence.run_record import RunRecord
 DELTA = 1e-5
 # A sample of the whole, which is a slow test.
 QUICK = (
-    "accounting/discretisation.py",
     "accounting/reading_points.py",
-    "budget/choice.py",
     "planning/budget.py",
     "planning/budget_split.py",
 )

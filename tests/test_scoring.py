@@ -30,6 +30,7 @@ def spread_is(sample: npt.NDArray[np.float64], sigma: float) -> bool:
     return bool(tail.ppf(5e-10) < statistic < tail.isf(5e-10))
 
 
+@pytest.mark.slow
 def test_the_noise_of_an_accuracy_is_the_events() -> None:
     correct = np.arange(200) < 150
     sample = draws(lambda: scoring.private_accuracy(correct, size=200, noise_multiplier=6.0))
@@ -42,6 +43,7 @@ def test_the_noise_of_an_accuracy_is_the_events() -> None:
     assert stats.kstest((sample - 0.75) / sigma, "norm").pvalue > 1e-9
 
 
+@pytest.mark.slow
 def test_the_noise_of_a_mean_is_the_events() -> None:
     values = np.linspace(-3.0, 5.0, 100)
     sample = draws(

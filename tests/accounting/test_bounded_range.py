@@ -277,6 +277,7 @@ def test_one_choice_has_the_closed_profile() -> None:
                 assert exact * (1 - 1e-12) <= float(one.delta(s)) <= exact * 1.001 + 1e-6
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("epsilon", [1e-3, 0.25, 6.0])
 def test_renyi_divergences_are_the_largest_over_t(epsilon: float) -> None:
     orders = np.array([1.05, 1.5, 2.0, 8.0, 63.0, 500.0])
@@ -299,6 +300,7 @@ def test_renyi_divergences_are_the_largest_over_t(epsilon: float) -> None:
         assert value <= order * epsilon**2 / 8
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("relation", ["add_or_remove_one", "replace_one"])
 def test_a_choice_before_a_training(relation: str) -> None:
     training = odp.gaussian(3.0)

@@ -76,6 +76,7 @@ def hockey_stick(on: np.ndarray, off: np.ndarray, epsilon: float) -> float:
     return float(np.maximum(on - math.exp(epsilon) * off, 0.0).sum())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(6))
 def test_composition_dominates_explicit_mechanisms(seed: int) -> None:
     """Randomised response under every order of outputs, then a second randomised response."""
@@ -153,6 +154,7 @@ def test_between_each_part_and_the_sum(selection: odp.Guarantee, other: Any) -> 
     assert found <= methods["rdp"]
 
 
+@pytest.mark.slow
 def test_two_selections_cost_more_than_one() -> None:
     one = odp.selection_guarantee(odp.gaussian(4.0), odp.Geometric(10))
     two = one.compose(one)
@@ -170,6 +172,7 @@ def test_worst_case_of_a_selection_and_a_release() -> None:
         assert worst.epsilon(delta) >= parts * (1.0 - 1e-3)
 
 
+@pytest.mark.slow
 def test_selection_among_selections() -> None:
     """A run may itself be a selection (an inner search whose winner is one candidate)."""
     inner = odp.selection_guarantee(odp.gaussian(8.0), odp.Geometric(3))
@@ -202,6 +205,7 @@ def test_the_pair_has_the_profile_of_the_bound(
     assert max(float(side.delta(0.1)) for side in sides) <= guarantee.delta(0.1) * (1.0 + 1e-6)
 
 
+@pytest.mark.slow
 def test_the_pair_stays_above_the_attack() -> None:
     """Near epsilon 0 above all, where it is tighter than the bound it is made from."""
     run, trials = odp.gaussian(4.0), odp.Geometric(5)

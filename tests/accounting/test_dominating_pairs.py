@@ -108,6 +108,7 @@ class TestAnswers:
         pair = random_pair(np.random.default_rng(0))
         assert pair.reversed().reversed() is pair
 
+    @pytest.mark.slow
     @settings(max_examples=200, deadline=None)
     @given(seed=st.integers(0, 10**6), exponent=st.floats(-14.0, -0.01))
     def test_epsilon_is_on_the_safe_side_and_tight(self, seed: int, exponent: float) -> None:
@@ -134,6 +135,7 @@ class TestAnswers:
         for p_vertex, g_vertex in zip(*trade_off_vertices(pair), strict=True):
             assert np.max(g[p <= p_vertex + 1e-12]) == pytest.approx(g_vertex, abs=1e-12)
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("far", [1.0, 100.0, 2e4])
     def test_a_mixture_is_the_sum_of_its_parts(self, far: float) -> None:
         """Also where a power of e by itself would be no float."""

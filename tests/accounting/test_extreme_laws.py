@@ -39,6 +39,7 @@ def test_laws_too_long_for_the_history_bound_leave_it_out_and_say_so(law: odp.Tr
     assert "one by one" in guarantee.reasons(1e-5)["history_profile"]
 
 
+@pytest.mark.slow
 def test_a_heavy_tail_is_cut_and_charged() -> None:
     """T above 2000 has probability 1.1e-4: known at a delta of 1e-3, not at 1e-5."""
     law = odp.NegativeBinomial(shape=-0.9, mean=20)
@@ -55,6 +56,7 @@ def test_what_gives_up_claims_nothing() -> None:
     assert np.all(profile.delta([-1.0, 0.0, 10.0, 1e5]) == 1.0)
 
 
+@pytest.mark.slow
 def test_a_cap_that_is_hardly_ever_reached_costs_no_time() -> None:
     """min(T, n) with P[T >= n] = e^-1000 is T, and takes the recursion of T."""
     pair, epsilons = pair_of(RUN), np.linspace(0.0, 100.0, 201)
@@ -68,6 +70,7 @@ def test_a_cap_that_is_hardly_ever_reached_costs_no_time() -> None:
     assert np.all(capped.delta(epsilons) >= capped.missing)
 
 
+@pytest.mark.slow
 def test_a_cap_within_reach_is_another_law() -> None:
     pair = pair_of(RUN)
     near = PointwiseProfile(pair, odp.Geometric(10).capped(12), BOUNDS)

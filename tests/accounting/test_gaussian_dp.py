@@ -55,7 +55,9 @@ def test_pure_dp_against_its_closed_form() -> None:
         odp.Guarantee(SGD),
         odp.Guarantee(odp.bounded_range(1.0)),
         odp.Guarantee(odp.compose(odp.laplace(2.0), odp.zcdp(0.02))),
-        odp.selection_guarantee(odp.gaussian(4.0), odp.Geometric(5)),
+        pytest.param(
+            odp.selection_guarantee(odp.gaussian(4.0), odp.Geometric(5)), marks=pytest.mark.slow
+        ),
     ],
 )
 def test_the_curve_lies_above_the_profile_and_a_smaller_one_does_not(

@@ -218,6 +218,7 @@ def test_a_dense_trade_off_curve_comes_within_a_hundredth() -> None:
     assert truth <= odp.Guarantee(given).epsilon(DELTA) <= 1.01 * truth
 
 
+@pytest.mark.slow
 def test_a_trade_off_curve_speaks_of_both_directions() -> None:
     """A Gaussian on a sample: removing a record costs 16 times what adding it does."""
     end = np.geomspace(1e-12, 0.5, 5000)

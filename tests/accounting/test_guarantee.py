@@ -86,7 +86,10 @@ def check_survives_json(guarantee: odp.Guarantee) -> None:
     assert again.epsilon(DELTA) == guarantee.epsilon(DELTA)
 
 
-@pytest.mark.parametrize("guarantee", [*CASES, *ADAPTIVE])
+@pytest.mark.parametrize(
+    "guarantee",
+    [*CASES, *(pytest.param(guarantee, marks=pytest.mark.slow) for guarantee in ADAPTIVE)],
+)
 def test_a_guarantee_answers_consistently(guarantee: odp.Guarantee) -> None:
     """Together, since a process keeps what it has computed of a guarantee."""
     check_that_epsilon_is_the_smallest_of_the_methods(guarantee)

@@ -41,7 +41,9 @@ class TestReferenceValues:
     def test_theory_page_base_cases(self, event: Any, epsilon: float) -> None:
         assert both(pair_of(event), 1e-5) == pytest.approx(epsilon, abs=6e-4)
 
-    @pytest.mark.parametrize("event", [sgd(0.71), gaussian(4.0)])
+    @pytest.mark.parametrize(
+        "event", [pytest.param(sgd(0.71), marks=pytest.mark.slow), gaussian(4.0)]
+    )
     def test_close_to_a_fine_pld_with_a_moderate_number_of_atoms(self, event: Any) -> None:
         pair = pair_of(event)
         accountant = PLDAccountant(value_discretization_interval=1e-4).compose(event)
@@ -90,6 +92,7 @@ class TestSoundness:
             pair_of(gaussian(1.0 / mu)).epsilon(1e-8), rel=1e-3
         )
 
+    @pytest.mark.slow
     def test_without_the_slack_it_would_be_below(self) -> None:
         """Somewhere: which way the transform rounds differs by length, and by processor."""
 
@@ -116,6 +119,7 @@ class TestSoundness:
         plds.pair_of_pld(pld_of(sgd(1.3, steps=50)), 0.0)
         assert min(read) == 0.0
 
+    @pytest.mark.slow
     def test_directions_are_kept_apart(self) -> None:
         """Sampling treats adding and removing differently; the public profile is their maximum."""
         pair = pair_of(sgd(0.71))

@@ -148,6 +148,7 @@ class TestSelection:
         [bounds] = stand_in
         assert bounds[0].epsilon(1e-5) == Guarantee(event).epsilon(1e-5)
 
+    @pytest.mark.slow
     def test_composes_and_takes_part_in_worst_cases(self) -> None:
         event = PrivateSelectionDpEvent(sgd(1.0), Geometric(mean=10))
         together = both(pair_of(compose(event, gaussian(4.0))), 1e-5)

@@ -74,6 +74,7 @@ def violations(bound: Bound, count: int, seed: int) -> int:
     return bad
 
 
+@pytest.mark.slow
 def test_no_mechanism_on_a_sample_beats_the_bound() -> None:
     assert violations(sampled, 600, seed=1) == 0
 

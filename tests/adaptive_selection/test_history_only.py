@@ -148,6 +148,7 @@ def test_a_run_sees_the_completed_batches_before_its_own_and_no_other() -> None:
     assert [len(y) for _, y in spy.seen] == [3, 3, 3, 6, 6, 6]
 
 
+@pytest.mark.slow
 def test_a_run_waits_for_the_batches_before_its_own() -> None:
     """With four threads, no run starts before all earlier batches have ended."""
     sampler = odp.DPHyPOSampler(SPACE, trials=exactly(24), candidates=8, batch_size=4)
@@ -194,6 +195,7 @@ def test_failed_runs_are_outcomes() -> None:
     assert last[1] == last[2] == last.min()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("bounds", [(0.75, 2.0), (0.9, 1.25)])
 def test_the_realised_density_ratio_stays_within_the_bounds(bounds: tuple[float, float]) -> None:
     study = study_of(
@@ -238,6 +240,7 @@ def test_the_joint_density_is_bounded_and_not_the_product_of_single_ones() -> No
     assert 0.30 < hits / 1500 < 0.375 + 5 * (0.375 * 0.625 / 1500) ** 0.5
 
 
+@pytest.mark.slow
 def test_parameters_that_are_not_drawn_jointly_come_from_the_prior() -> None:
     """Define-by-run: a branch that not all runs share is uniform, whatever has been learnt.
 

@@ -363,6 +363,7 @@ def check_laws(counts: list[int], drawn: list[float]) -> None:
         assert stats.binomtest(int((u <= k).sum()), len(u), expected).pvalue > 1e-7, k
 
 
+@pytest.mark.slow
 def test_random_studies() -> None:
     ends = play(range(12))
     assert ends["released"] > 5

@@ -183,6 +183,7 @@ def test_an_accountant_of_opacus_is_read_step_by_step(kind: str) -> None:
     assert "spent more than the plan allows" in refusal
 
 
+@pytest.mark.slow
 def test_a_batch_in_pieces_is_judged_by_its_whole_size() -> None:
     """google-deepmind/jax_privacy#271: noise was validated at the rate of one piece of a batch.
 
@@ -250,6 +251,7 @@ def test_the_noise_of_scores_has_the_stated_mean_and_variance() -> None:
         assert abs(share - likely) <= 5.0 * math.sqrt(likely * (1.0 - likely) / tries)
 
 
+@pytest.mark.slow
 def test_a_study_that_goes_on_from_its_storage_is_charged_from_the_start(tmp_path: Path) -> None:
     """meta-pytorch/opacus#373: a training that goes on from a checkpoint has a new accountant."""
     plan = odp.plan_budget(

@@ -7,6 +7,7 @@ import math
 
 import numpy as np
 import pytest
+from slow_cases import slow_if
 
 from optuna_dp import Binomial, Geometric, Logarithmic, NegativeBinomial, Poisson, TrialCount
 from optuna_dp.accounting import events
@@ -43,7 +44,7 @@ def random_pair(rng: np.random.Generator, atoms: int) -> DominatingPair:
     return DominatingPair(np.log(on / off)[order], on[order], infinite, 0.0)
 
 
-@pytest.mark.parametrize("trials", LAWS)
+@pytest.mark.parametrize("trials", slow_if(lambda law: law.mean() == 3.0, LAWS))
 def test_never_below_the_profile_bound(trials: TrialCount) -> None:
     rng = np.random.default_rng(5)
     pairs = [random_pair(rng, int(rng.integers(2, 7))) for _ in range(12)]

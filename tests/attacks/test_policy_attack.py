@@ -286,6 +286,7 @@ def test_without_freedom_for_a_policy_it_is_the_plain_attack(policy) -> None:
     assert attack.plain == plain
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("policy", ["history", "data"])
 def test_edges_give_no_nan(policy) -> None:
     for pair in (

@@ -82,6 +82,7 @@ def test_a_landscape_has_every_configuration_of_its_task(name: str) -> None:
     assert test[0] > test[-1]
 
 
+@pytest.mark.slow
 def test_the_page_has_what_is_on_file_and_all_that_falls_short() -> None:
     page = (ROOT / "docs" / "explanation" / "searches.md").read_text()
     path = FOLDER / "searches.csv"
@@ -173,6 +174,7 @@ def test_a_parameter_that_is_not_always_there_is_listed_only_where_it_is() -> No
     assert all(("unit" in params) == (params["width"] > 0) for params in found)
 
 
+@pytest.mark.slow
 def test_what_took_place_is_looked_up_as_it_was(tmp_path: Path, monkeypatch: Any) -> None:
     made = make(tiny(), repetitions=2)
     monkeypatch.setattr("landscape.FOLDER", tmp_path)
@@ -253,6 +255,7 @@ def test_releases_of_replays_are_verified_once_in_twenty(monkeypatch: pytest.Mon
     assert len(verified) == 2
 
 
+@pytest.mark.slow
 def test_a_release_that_does_not_verify_stops_the_search(monkeypatch: pytest.MonkeyPatch) -> None:
     task, budget = tiny(), from_file(FOLDER / "arms" / "budget.py")
     plan, verify = budget.plan(task, 8.0), odp.verify

@@ -46,6 +46,7 @@ def test_the_noise_has_the_variance_of_the_plan() -> None:
     assert drawn.var() == pytest.approx(plan.variance_of_sum, rel=0.036)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("split", "clients"), [("iid", 50), ("Dirichlet(0.5)", 250)])
 def test_the_page_prints_what_the_votes_choose(
     stored: dict[str, Any], split: str, clients: int

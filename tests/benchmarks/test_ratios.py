@@ -47,6 +47,7 @@ def test_rand_tune_costs_about_what_random_search_costs() -> None:
     at_most(4.0, measured)  # measured: 1.2
 
 
+@pytest.mark.slow
 def test_dp_hypo_costs_about_what_tpe_costs() -> None:
     def measured() -> float:
         found = compare(spaces()["2-D"], 300, ("TPESampler", "DP-HyPO"), turns=5, repeats=2)
@@ -69,6 +70,7 @@ def test_dp_hypo_does_not_grow_faster_than_the_history() -> None:
     at_most(6.0, ratio)  # measured: 1.2
 
 
+@pytest.mark.slow
 def test_a_million_weights_cost_little_more_per_weight_than_a_thousand() -> None:
     def ratio() -> float:
         times = projection_speed.measure((20_000, 200_000), repeats=3)
@@ -97,6 +99,7 @@ def test_storage_calls_per_trial_do_not_grow(name: str) -> None:
     assert sum(many.calls.values()) <= 30 * storage_traffic.BLOCK
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["RandTune", "RandTune, define-by-run"])
 def test_rand_tune_sends_a_database_a_claim_and_one_write_more_than_random_search(
     name: str, tmp_path: Path

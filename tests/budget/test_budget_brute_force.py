@@ -73,6 +73,7 @@ def check_instances(seed: int, plans: int) -> int:
     return checked
 
 
+@pytest.mark.slow
 def test_no_proposer_gets_more_than_is_charged() -> None:
     assert check_instances(20261122, 25) >= 300
 

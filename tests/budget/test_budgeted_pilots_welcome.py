@@ -230,6 +230,7 @@ def smallest(pilots: Any) -> Any:
     return min(pilots, key=lambda pilot: pilot[1][1])[0]
 
 
+@pytest.mark.slow
 def test_several_objectives_with_a_function() -> None:
     study = optuna.create_study(
         directions=["maximize", "minimize"], sampler=sampler(budget(6, 3), choose=smallest)

@@ -59,6 +59,7 @@ def test_its_record_survives(plan: odp.BudgetPlan) -> None:
         _ = plan.pilot
 
 
+@pytest.mark.slow
 def test_a_study_of_one_run_stops_and_is_released(plan: odp.BudgetPlan) -> None:
     study = study_of(plan)
     study.optimize(asks_nothing, n_trials=10, callbacks=[odp.PrivacyCallback()])

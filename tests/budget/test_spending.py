@@ -67,6 +67,7 @@ def only_in(number: int, other: Callable[[optuna.Trial], Any]) -> Callable[[optu
     return lambda trial: other(trial) if trial.number == number else honest(trial)
 
 
+@pytest.mark.slow
 def test_the_statement_says_what_was_checked() -> None:
     release = odp.release(study_with(honest, callbacks=[odp.PrivacyCallback()]))
     assert release.spending == {
@@ -449,6 +450,7 @@ def test_a_plan_of_a_function_knows_its_training() -> None:
 # -- scores -----------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_score_has_the_noise_that_is_paid_for() -> None:
     study = study_of(sampler(FOUR_HUNDRED_PILOTS))
     runs = [odp.fidelity(study.ask()) for _ in range(400)]
@@ -671,6 +673,7 @@ def test_who_has_several_records_reads_it_at_the_top() -> None:
     assert "times the number of records that is 0.01" in statement
 
 
+@pytest.mark.slow
 def test_an_event_that_costs_less_at_small_deltas_and_more_at_large_ones_costs_more() -> None:
     """Laplace noise of 0.75 has a smaller epsilon than a Gaussian at every delta up to 0.1.
 

@@ -94,6 +94,7 @@ def test_a_journal_file_is_a_storage(tmp_path: Path) -> None:
     assert runner.invoke(app, ["release", path, "done", *VOUCHED]).exit_code == 0
 
 
+@pytest.mark.slow
 def test_bad_input_is_one_clear_line(storage: str, tmp_path: Path) -> None:
     assert "Some of its runs have not ended" in bad("release", storage, "open")
     assert "no plan" in bad("release", storage, "foreign")

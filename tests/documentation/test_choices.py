@@ -24,6 +24,7 @@ def row(beginning: str) -> list[str]:
     return [cell.strip(" *") for cell in line.split("|")[2:-1]]
 
 
+@pytest.mark.slow
 def test_the_table_of_score_noise_is_right() -> None:
     *noises, last = row("noise of the score | 5 ")
     assert last == "no score"
@@ -37,6 +38,7 @@ def test_the_table_of_score_noise_is_right() -> None:
             assert float(point) == pytest.approx(100 * float(noise) / (2 * records), abs=0.006)
 
 
+@pytest.mark.slow
 def test_the_rule_of_delta_is_right() -> None:
     score = odp.scoring.score_event(40.0)
 

@@ -55,6 +55,7 @@ def test_the_one_command_runs_them(tmp_path: Path) -> None:
     assert "report-noisy-max" in found.stdout
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("bounds", [[0.9, 1.25], [0.75, 2.0]])
 def test_the_figures_of_choosing_a_law_have_todays_bounds(bounds: list[float]) -> None:
     data = json.loads((ROOT / "docs" / "_static" / "choosing.json").read_text())

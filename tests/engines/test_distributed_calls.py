@@ -70,6 +70,7 @@ def test_threads_make_exactly_t_runs(diary: Diary) -> None:
     check_exactly_t(study, diary.began())
 
 
+@pytest.mark.slow
 def test_a_killed_process_loses_its_run_and_no_other(diary: Diary) -> None:
     """A laptop: two processes, a study in memory, one process is killed."""
     objective = objective_of(diary, fatal=2)
@@ -82,6 +83,7 @@ def test_a_killed_process_loses_its_run_and_no_other(diary: Diary) -> None:
     assert odp.release(study, vouched="a test").params is not None
 
 
+@pytest.mark.slow
 def test_only_the_dead_workers_run_is_settled(crew: Crew, diary: Diary) -> None:
     """Run 0 is open until run 1, whose worker died, has been told to have failed. Both end."""
     run = dying(diary, lambda trial: trial.number == 1)
@@ -119,6 +121,7 @@ def test_a_worker_that_lives_after_all_changes_nothing(crew: Crew, diary: Diary)
     check_exactly_t(study, diary.began(), crashes=True)
 
 
+@pytest.mark.slow
 def test_a_task_that_starts_again_does_not_continue_its_run(crew: Crew, diary: Diary) -> None:
     """Engines retry on their own; the call hears nothing of it.
 
@@ -142,6 +145,7 @@ def test_batches_do_not_wait_for_the_dead(crew: Crew, diary: Diary) -> None:
     check_exactly_t(study, diary.began(), crashes=True)
 
 
+@pytest.mark.slow
 def test_whoever_always_dies_is_not_replaced_for_ever(crew: Crew, diary: Diary) -> None:
     sampler = odp.RandTuneSampler(trials=law(60, 80))
     study = study_maker(sampler)()

@@ -204,6 +204,7 @@ def test_a_study_with_one_damaged_record_is_released_unharmed_or_refused(name: s
     assert released_by(study, run) == expected
 
 
+@pytest.mark.slow
 @few
 @given(st.data())
 def test_a_damaged_cost_of_a_run_is_refused(data: st.DataObject) -> None:

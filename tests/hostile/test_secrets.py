@@ -289,6 +289,7 @@ def digest_of(data: dict[str, Any]) -> str:
     return digest(statement["guarantee"], statement["design"], content)
 
 
+@pytest.mark.slow
 def test_the_statement_carries_a_digest_of_what_it_was_computed_from() -> None:
     found, _ = released()
     data = json.loads(json.dumps(found.to_json()))

@@ -243,6 +243,7 @@ def test_samplers_refuse_what_they_do_not_understand_when_they_are_made(name: st
     check()
 
 
+@pytest.mark.slow
 @many
 @given(
     st.sampled_from(

@@ -47,6 +47,7 @@ def test_learns_a_smooth_function(model: ScoreModel) -> None:
     assert np.corrcoef(mean, truth)[0, 1] > 0.9
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("model", MODELS)
 def test_a_worker_from_scratch_agrees_with_one_that_was_there_all_along(model: Any) -> None:
     x, y = _data(70, 3)
@@ -59,6 +60,7 @@ def test_a_worker_from_scratch_agrees_with_one_that_was_there_all_along(model: A
     np.testing.assert_array_equal(seasoned, fresh)
 
 
+@pytest.mark.slow
 def test_hyperparameters_are_refitted_when_the_history_has_doubled() -> None:
     x, y = _data(300, 2)
     surrogate.most_probable.cache_clear()
@@ -157,6 +159,7 @@ def test_identical_points_and_no_noise() -> None:
     assert np.isfinite([mean[0], std[0]]).all()
 
 
+@pytest.mark.slow
 def test_threads_may_share_a_model() -> None:
     x, y = _data(40, 2)
     points = np.random.default_rng(7).random((20, 2))

@@ -14,6 +14,7 @@ from optuna_dp.planning.pilot_worth import noise_of_twice, pilot_worth
 PUBLIC: dict[str, Any] = {"epsilon": 3.0, "records": 1355, "batch_size": 64, "epochs": 10}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("increase", [1.05, 1.15])
 def test_twice_the_pilots_at_that_noise_are_as_good_as_these(increase: float) -> None:
     plan = odp.plan_budget(**PUBLIC, pilots=(8, 2), noise_increase=increase)
@@ -36,6 +37,7 @@ def test_a_pilot_is_worth_a_training_of_its_own_epsilon() -> None:
     assert first.epsilon < second.epsilon < 3.0
 
 
+@pytest.mark.slow
 def test_the_spread_is_that_of_private_accuracy() -> None:
     plan = odp.plan_budget(**PUBLIC)
     noise = plan.pilot.score_noise_multiplier
@@ -49,6 +51,7 @@ def test_the_spread_is_that_of_private_accuracy() -> None:
     assert pilot_worth(odp.plan_budget(**PUBLIC, score=None))[0].spread is None
 
 
+@pytest.mark.slow
 def test_the_default_is_short_pilots_for_less_than_three_trainings() -> None:
     for epochs in (1, 3, 10, 60):
         plan = odp.plan_budget(**{**PUBLIC, "epochs": epochs})

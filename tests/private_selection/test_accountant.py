@@ -71,6 +71,7 @@ def test_a_selection_is_found_at_any_depth() -> None:
     assert SelectionAccountant().compose(theirs_in_ours).guarantee.event == outer
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("relation", NeighboringRelation)
 def test_without_selections_it_is_as_the_pld_accountant(relation: NeighboringRelation) -> None:
     step = dp_event.PoissonSampledDpEvent(0.01, dp_event.GaussianDpEvent(1.0))
@@ -131,6 +132,7 @@ def test_calibration_of_dp_accounting_meets_the_target(shape: float) -> None:
     assert noise < 0.85 * theirs
 
 
+@pytest.mark.slow
 def test_calibration_finds_a_number_of_runs() -> None:
     def selection(runs: int) -> Any:
         return dp_event.RepeatAndSelectDpEvent(GAUSSIAN, mean=runs, shape=1)

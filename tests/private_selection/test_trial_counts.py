@@ -296,6 +296,7 @@ def test_corrupted_records_are_refused(record: object) -> None:
         TrialCount.from_json(record)
 
 
+@pytest.mark.slow
 def test_importing_the_laws_is_light() -> None:
     code = (
         "import sys; from optuna_dp import Binomial, Geometric, Logarithmic, Poisson;"

@@ -121,6 +121,7 @@ def test_ask_gives_the_loser_the_next_trial() -> None:
 ENDS = {"well": "COMPLETE", "fails": "FAIL", "is pruned": "PRUNED", "reports": "COMPLETE"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "how", "second"),
     [

@@ -35,6 +35,7 @@ def objective(trial: optuna.Trial) -> float:
     return trial.suggest_float("x", 0.0, 1.0)
 
 
+@pytest.mark.slow
 def test_the_callback_looks_at_each_run_once(monkeypatch: pytest.MonkeyPatch) -> None:
     looked = counted(monkeypatch, ended_runs, "ended", lambda trial: 1)
     study = optuna.create_study(sampler=odp.RandTuneSampler(trials=odp.Poisson(mean=500.0)))

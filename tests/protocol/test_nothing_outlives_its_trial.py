@@ -111,6 +111,7 @@ def test_many_studies_with_one_sampler(name: str, studies: int) -> None:
     assert kept_by(sampler) == 0
 
 
+@pytest.mark.slow
 def test_a_pilot_never_told_is_not_proposed_to_another_study() -> None:
     """Of 200 first draws, 141 were distinct in version 0.1.0."""
     sampler = SAMPLERS["budget"]()

@@ -9,6 +9,7 @@ import numpy as np
 import optuna
 import pytest
 from optuna.trial import TrialState
+from slow_cases import slow_if
 from support import ask, exactly, objective, study_of, tell
 
 import optuna_dp as odp
@@ -48,8 +49,13 @@ def check_exactly_t(study: optuna.Study) -> None:
             assert not trial.params
 
 
-@pytest.mark.parametrize("name", SAMPLERS)
-@pytest.mark.parametrize("n_jobs", [1, 4])
+@pytest.mark.parametrize(
+    ("n_jobs", "name"),
+    slow_if(
+        lambda n_jobs, name: n_jobs > 1 and name != "rand_tune",
+        [(n_jobs, name) for n_jobs in (1, 4) for name in SAMPLERS],
+    ),
+)
 def test_exactly_t_runs_take_place(name: str, n_jobs: int) -> None:
     for _ in range(10 if n_jobs == 1 else 20):
         study = study_of(SAMPLERS[name](trials=odp.Geometric(mean=4)))
@@ -65,6 +71,7 @@ def test_no_arguments_are_needed() -> None:
     check_exactly_t(study)
 
 
+@pytest.mark.slow
 def test_the_callback_changes_nothing() -> None:
     study = study_of(odp.RandTuneSampler(trials=exactly(5)))
     study.optimize(objective, callbacks=[odp.PrivacyCallback(odp.gaussian(4.0))])

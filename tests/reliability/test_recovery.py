@@ -133,6 +133,7 @@ def test_a_leader_that_wakes_up_after_it_was_given_up(storage, monkeypatch) -> N
     assert [(t.state, t.params) for t in study.trials] == [(TrialState.FAIL, {})] * 2
 
 
+@pytest.mark.slow
 def test_a_run_refused_before_a_plan_slipped_in_is_no_failed_run(url_of) -> None:
     """A database may let it through if the write was under way when trial 0 was failed."""
     with opened(url_of("sqlite")) as storage:
@@ -236,6 +237,7 @@ def test_heartbeats_end_a_wait_for_a_dead_worker(url_of, monkeypatch) -> None:
         odp.release(study, RUN, vouched="a test")
 
 
+@pytest.mark.slow
 def test_the_command_lists_and_fails(tmp_path) -> None:
     from optuna_dp.cli.studies import recover
 

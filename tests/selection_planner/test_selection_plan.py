@@ -60,6 +60,7 @@ def test_naive_is_the_composition_of_that_many_runs(plan: SelectionPlan) -> None
     assert row.naive > row.epsilon
 
 
+@pytest.mark.slow
 def test_rdp_is_as_dp_accountings_own(plan: SelectionPlan) -> None:
     from dp_accounting import dp_event
     from dp_accounting.rdp import RdpAccountant
@@ -103,6 +104,7 @@ def test_the_price_of_learning(plan: SelectionPlan) -> None:
     assert plain.price is None
 
 
+@pytest.mark.slow
 def test_json_holds_every_figure(plan: SelectionPlan) -> None:
     record = json.loads(json.dumps(plan.to_json(), allow_nan=False))
     event = {**odp.Guarantee(RUN).to_json(), "event": record["run"]}
@@ -128,6 +130,7 @@ def test_nothing_finite_is_written_as_a_word() -> None:
     assert json.loads(text)["rows"][0]["epsilon"] == "inf"
 
 
+@pytest.mark.slow
 def test_relation_and_delta_are_passed_on() -> None:
     plan = odp.selection_plan(
         RUN,

@@ -57,6 +57,7 @@ def test_a_cost_that_jumps_is_evaluated_where_it_is_promised(jump: float) -> Non
     assert found == row.epsilon <= 1.5
 
 
+@pytest.mark.slow
 def test_a_row_out_of_reach_says_what_is_in_reach() -> None:
     fixed = odp.gaussian(4.0)
     plan = odp.selection_plan(

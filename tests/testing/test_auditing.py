@@ -37,6 +37,7 @@ def test_real_outputs_are_sorted_into_bins() -> None:
     assert audit(worlds[0], rng.laplace(size=200_000)).epsilon < 0.1
 
 
+@pytest.mark.slow
 def test_the_confidence_is_kept() -> None:
     """Equal worlds of many outputs: above 0 in at most 10 % of audits, whatever was fished for."""
     rng = np.random.default_rng(3)

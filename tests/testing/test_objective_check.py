@@ -17,6 +17,7 @@ import numpy as np
 import optuna
 import pytest
 from numpy import ndarray
+from slow_cases import slow_if
 
 import optuna_dp as odp
 from optuna_dp.errors import InvalidArgumentError
@@ -231,6 +232,8 @@ def raises(trial):
     raise ArithmeticError("the third record is broken")
 
 
+# Shared state that each run changes takes many runs to be seen.
+DRIFTING = ("an array", "a count", "a closure", "an attribute")
 PLANTED = {
     "a seed of numpy": (seeds_numpy, ["fixed seed", "literal seed"]),
     "a seed of random": (seeds_random, ["fixed seed", "literal seed"]),
@@ -252,7 +255,7 @@ PLANTED = {
 }
 
 
-@pytest.mark.parametrize("name", PLANTED)
+@pytest.mark.parametrize("name", slow_if(lambda name: name in DRIFTING, PLANTED))
 def test_what_is_planted_is_found_and_nothing_else(name) -> None:
     objective, expected = PLANTED[name]
     report = odp.check_objective(objective, EVENT)

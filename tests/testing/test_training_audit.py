@@ -44,6 +44,7 @@ def dp_sgd(canaries, *, noise=NOISE, clip=True, steps=STEPS, noisy_share=1.0):
     return weights
 
 
+@pytest.mark.slow
 def test_an_honest_dp_sgd_is_not_refuted_and_half_the_noise_is_found() -> None:
     honest = audit_training(dp_sgd, TRAINING, access="gradients", confidence=SURE)
     assert honest.verdict == "not refuted", str(honest)

@@ -86,6 +86,7 @@ def test_a_run_that_spends_more_is_refused(sampler: Any) -> None:
         studied(sampler, spends_more)
 
 
+@pytest.mark.slow
 def test_what_is_not_compared_needs_the_curators_word() -> None:
     with logged() as lines:
         study = studied(odp.RandTuneSampler, by_hand)

@@ -63,6 +63,7 @@ def exact_epsilon(one, other):
     return float(np.max(np.abs(np.log(one) - np.log(other))))
 
 
+@pytest.mark.slow
 def test_one_iteration_is_epsilon_dp_exactly_and_half_the_noise_is_not():
     rng = np.random.default_rng(0)
     sensitivity, epsilon = 4, 1.0

@@ -87,6 +87,7 @@ def test_a_hundred_thousand_noisy_loops_stay_within_the_bound_and_reach_it(monke
             assert loops.iterations.max() == 2 * n - 1
 
 
+@pytest.mark.slow
 def test_a_hundred_thousand_adversarial_answers_stay_within_the_bound(monkeypatch):
     # An adversary who chooses every batch chooses the odds of every answer: random walks with
     # the odds that keep the step small, at the papers' granularity.
@@ -201,6 +202,7 @@ def test_bad_plans(arguments, names):
         DoublingPlan(**({"epsilon": 1.0} | arguments))
 
 
+@pytest.mark.slow
 def test_the_simulation_behaves_like_the_mechanism():
     """Fails falsely with probability below 1e-8: 6.2 standard errors of the mechanism's runs."""
     means = np.random.default_rng(0).random(20)

@@ -12,6 +12,7 @@ from optuna_dp.protocol.records import read_plan
 from utilities.utility_support import MAKERS, SPACE, mean_utility, run
 
 
+@pytest.mark.slow
 def test_a_training_that_follows_decides_the_noise_and_the_plan_records_it() -> None:
     training = odp.gaussian(4.0)
     study = run(MAKERS["noisy_max"](SPACE, training=training))

@@ -30,6 +30,7 @@ def exponential_max_law(values, scale):
     return np.array(law) / np.sum(law)
 
 
+@pytest.mark.slow
 def test_the_choice_has_the_law_of_exponential_noise_of_mean_2_over_k_epsilon():
     k, epsilon = 10, 1.0
     means = np.array([0.2, 0.5, 0.65, 0.6])
@@ -66,6 +67,7 @@ def test_opendps_map_confirms_the_epsilon(epsilon):
     assert epsilon**2 / 8 * (1 - 1e-9) < found <= epsilon**2 / 8
 
 
+@pytest.mark.slow
 def test_with_gumbel_noise_the_choice_has_the_law_of_the_exponential_mechanism():
     k, epsilon = 10, 1.0
     means = np.array([0.2, 0.5, 0.65, 0.6])
@@ -109,12 +111,14 @@ def permute_and_flip_law(accepted):
     return law
 
 
+@pytest.mark.slow
 def test_the_noise_is_that_which_makes_choice_and_training_cheaper():
     assert better_noise(0.5, odp.gaussian(4.0)) == "gumbel"
     # Beside such a training the choice hardly matters.
     assert better_noise(0.001, odp.gaussian(0.5)) == "exponential"
 
 
+@pytest.mark.slow
 def test_equal_utilities_are_equally_likely_and_one_candidate_works():
     utilities = Utilities.from_scores([[0.5, 0.5]] * 5)
     counts = np.bincount([noisy_max(utilities, 1.0) for _ in range(5000)], minlength=5)

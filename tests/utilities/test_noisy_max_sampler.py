@@ -350,6 +350,7 @@ def test_one_epsilon_without_delta() -> None:
     assert guarantee.epsilon(1e-9) <= 0.7 + 1e-9
 
 
+@pytest.mark.slow
 def test_the_final_training_is_composed_and_stated() -> None:
     training = odp.gaussian(4.0)
     release = odp.release(run(MAKERS["noisy_max"](SPACE)))
@@ -365,6 +366,7 @@ def test_the_final_training_is_composed_and_stated() -> None:
     assert "report-noisy-max, once: 1-DP" in again.statement()
 
 
+@pytest.mark.slow
 def test_a_final_training_after_another_procedure() -> None:
     study = optuna.create_study(sampler=odp.RandTuneSampler(trials=odp.Geometric(mean=2)))
     study.optimize(lambda trial: trial.suggest_float("x", 0, 1))

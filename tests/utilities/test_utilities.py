@@ -12,6 +12,7 @@ from optuna_dp.utilities.utility_values import RESOLUTION
 unit = st.floats(0, 1, allow_subnormal=True)
 
 
+@pytest.mark.slow
 @given(st.lists(unit, min_size=2, max_size=30), unit, st.data())
 def test_one_partition_moves_a_total_by_at_most_the_sensitivity(scores, other, data):
     i = data.draw(st.integers(0, len(scores) - 1))

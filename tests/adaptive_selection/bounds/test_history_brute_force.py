@@ -40,6 +40,7 @@ def violations(seed: int, instances: int, per_instance: int) -> tuple[int, list[
     return checks, bad, tightest
 
 
+@pytest.mark.slow
 def test_no_output_of_400_instances_exceeds_its_bound() -> None:
     checks, bad, tightest = violations(seed=1, instances=400, per_instance=1)
     assert checks == 400
@@ -93,6 +94,7 @@ def aggregate_violations(seed: int, instances: int) -> list[str]:
     return bad
 
 
+@pytest.mark.slow
 def test_released_output_as_a_whole_stays_below_the_module() -> None:
     bad = aggregate_violations(seed=3, instances=40)
     assert not bad, bad[:3]

@@ -258,6 +258,7 @@ def test_wider_bounds_and_more_runs_never_cost_less() -> None:
     assert found == sorted(found)
 
 
+@pytest.mark.slow
 def test_one_run_costs_one_run() -> None:
     pair = pair_of(GAUSSIAN)
     assert (

@@ -41,6 +41,7 @@ def violations(seed: int, instances: int, outputs: int, startup: bool) -> tuple[
     return checks, bad, tightest
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("startup", [False, True])
 def test_no_output_of_150_instances_exceeds_its_bound(startup) -> None:
     checks, bad, tightest = violations(11 + startup, 150, 1, startup)
@@ -105,6 +106,7 @@ def aggregate_violations(seed: int, instances: int, startup: bool) -> list[str]:
     return bad
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("startup", [False, True])
 def test_released_output_as_a_whole_stays_below_the_module(startup) -> None:
     bad = aggregate_violations(31 + startup, 15, startup)
@@ -144,6 +146,7 @@ def test_module_is_above_every_k0_and_close_to_the_best(startup) -> None:
     assert np.median(excess) < 0.05
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("loss", [0.5, 1.2])
 def test_two_losses_are_searched_as_any_other_pair(loss) -> None:
     """delta falls to nothing in one step there; the search must not take that for the end."""

@@ -125,6 +125,7 @@ def test_the_worked_example_of_what_is_taken_back() -> None:
     assert found == pytest.approx(0.02)
 
 
+@pytest.mark.slow
 def test_no_step_function_of_a_cell_exceeds_its_operator() -> None:
     excess = largest_excess(CellKernels, 1, 150)
     assert excess <= 1e-12
@@ -137,6 +138,7 @@ def test_no_step_function_of_1500_more_cells() -> None:
     assert largest_excess(CellKernels, 2, 1500) <= 1e-12
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", SABOTAGES)
 def test_every_sabotaged_operator_is_caught(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Sabotaged, "kind", kind)

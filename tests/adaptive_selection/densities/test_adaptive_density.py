@@ -233,6 +233,7 @@ def test_the_record_of_a_density_is_plain_and_tells_densities_apart() -> None:
     assert " at 0x" not in describe_model(_Stub(0.0))
 
 
+@pytest.mark.slow
 def test_importing_the_density_loads_nothing_heavy() -> None:
     code = (
         "import sys; import optuna_dp.adaptive_selection.densities.adaptive_density; "

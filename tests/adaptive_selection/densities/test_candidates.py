@@ -216,6 +216,7 @@ def test_the_check_rejects_wider_bounds(side: float) -> None:
     assert _excess("float", side, _wider, 6000, seed=3)[0] > 4.5
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("weights", [None, [1.0, 2.0, 3.0, 10.0, 4.0]])
 def test_fixed_set_draws_with_the_stated_probabilities(weights: list[float] | None) -> None:
     fixed = FixedCandidates([{"x": i} for i in range(5)], weights)

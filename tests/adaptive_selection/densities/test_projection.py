@@ -76,6 +76,7 @@ def _cases(count: int, seed: int) -> None:
         assert_exact(density, (c, big_c) if big_c > 1.0 > c else (1.0, 1.0))
 
 
+@pytest.mark.slow
 def test_no_violation_in_two_thousand_cases() -> None:
     _cases(2_000, seed=0)
 
@@ -185,6 +186,7 @@ def test_softmax_of_odd_scores() -> None:
     assert scores_to_weights(np.array([1e308, -1e308]), 1e308).tolist() == [2.0, 0.0]
 
 
+@pytest.mark.slow
 def test_a_million_weights() -> None:
     w = scores_to_weights(np.random.default_rng(7).normal(size=10**6), 3.0)
     for method in ("kl", "l2"):

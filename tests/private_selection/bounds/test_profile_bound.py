@@ -40,11 +40,11 @@ def bound(
 
 
 REFERENCE = [
-    (sgd(0.71), Geometric(10.0), 3.943, 3.888),
-    (sgd(0.71), Poisson(10.0), 4.574, 4.453),
     (events.gaussian(4.0), Geometric(100.0), 1.915, 1.904),
 ]
 MORE = [
+    (sgd(0.71), Geometric(10.0), 3.943, 3.888),
+    (sgd(0.71), Poisson(10.0), 4.574, 4.453),
     (sgd(0.71), Logarithmic(10.0), 3.815, 3.777),
     (sgd(0.71), Geometric(100.0), 5.077, 4.994),
     (sgd(1.0), Geometric(10.0), 1.648, 1.636),
@@ -189,6 +189,7 @@ def _phi_by_search(
     return max(best, mpmath.mpf(0))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["response", "approximate", "uneven"])
 def test_phi_in_arbitrary_precision(name: str) -> None:
     with mpmath.workdps(40):

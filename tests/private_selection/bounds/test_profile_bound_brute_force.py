@@ -169,11 +169,13 @@ def caught(make: Bound, fixed: bool) -> bool:
     return check(make, 40, seed=4) != (0, 0)
 
 
+@pytest.mark.slow
 def test_the_comparison_accepts_the_bound_itself() -> None:
     assert not caught(COARSE, fixed=True)
     assert not caught(COARSE, fixed=False)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", LINES)
 def test_wrong_lines_are_caught(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(profile_bound, "Lines", _sabotaged_lines(LINES[name]))
@@ -182,6 +184,7 @@ def test_wrong_lines_are_caught(name: str, monkeypatch: pytest.MonkeyPatch) -> N
         assert caught(COARSE, fixed=True)
 
 
+@pytest.mark.slow
 def test_unedited_lines_pass(monkeypatch: pytest.MonkeyPatch) -> None:
     """The harness for sabotage is not what is caught."""
 
@@ -212,6 +215,7 @@ def test_a_missing_infinite_mass_is_caught() -> None:
         assert check(forgetful, 60, seed=4)[0] > 0
 
 
+@pytest.mark.slow
 def test_the_wrong_direction_is_caught() -> None:
     def backwards(
         pair: DominatingPair, trials: TrialCount, bounds: tuple[float, float]

@@ -24,9 +24,9 @@ SGD = odp.dp_sgd(noise_multiplier=1.0, sample_rate=0.0043, steps=2344)
 @pytest.mark.parametrize(
     ("trials", "most", "least"),
     [
-        (odp.Poisson(100.0), 5.97, 5.91),
+        pytest.param(odp.Poisson(100.0), 5.97, 5.91, marks=pytest.mark.slow),
         (odp.Poisson(30.0), 3.55, 3.50),
-        (odp.Binomial(100, 100.0), 6.55, 6.46),
+        pytest.param(odp.Binomial(100, 100.0), 6.55, 6.46, marks=pytest.mark.slow),
         (odp.Geometric(10.0), 1.6617, 1.660),
     ],
 )
@@ -35,6 +35,7 @@ def test_reference_values(trials: odp.TrialCount, most: float, least: float) -> 
     assert least <= attack <= bound <= most
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("count", [2, 3])
 @pytest.mark.parametrize("run", [SGD, odp.gaussian(4.0), odp.pure_dp(0.2)])
 def test_a_few_fixed_runs_cost_no_more_than_all_of_them(run: dp_event.DpEvent, count: int) -> None:
@@ -154,6 +155,7 @@ def test_infinite_losses_are_counted_once_a_run_has_one() -> None:
     assert RankProfile(pair, trials).delta(400.0) >= shown
 
 
+@pytest.mark.slow
 def test_it_does_not_increase_and_every_epsilon_is_allowed() -> None:
     for pair in (pair_of(SGD), pair_of(odp.gaussian(1000.0)), pair_of(odp.pure_dp(3.0))):
         delta = RankProfile(pair, odp.Poisson(10.0)).delta(np.linspace(-800.0, 800.0, 401))

@@ -152,6 +152,7 @@ def test_no_policy_beats_the_bound_on_many_instances() -> None:
     assert violations_of_policies(RankProfile, 360, seed=3) == 0
 
 
+@pytest.mark.slow
 def test_some_order_comes_close_to_the_bound() -> None:
     """Otherwise the comparisons above would catch nothing."""
     closest = []
@@ -259,6 +260,7 @@ def test_the_wrong_direction_is_caught() -> None:
     assert violations_of_orders(backwards, 45, seed=4) > 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("factor", ["c", "C"])
 def test_missing_density_bounds_are_caught(factor: str) -> None:
     def without(
