@@ -54,6 +54,7 @@ def test_it_shows_what_pilots_can_see(asked: tuple[dict[str, Any], Path]) -> Non
     assert "too noisy to see" in " ".join(poor.split())
 
 
+@pytest.mark.slow
 def test_every_alternative_costs_the_same_epsilon(asked: tuple[dict[str, Any], Path]) -> None:
     """The least noise is that of one run; more runs, and learning, ask for more."""
     noise = [one["noise_multiplier"] for one in asked[0]["alternatives"]]

@@ -25,7 +25,8 @@ def run_studies(crew, url, count, sampler, workers, n_jobs):
     return slots
 
 
-@pytest.mark.parametrize("kind", ["sqlite", pytest.param("postgresql", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["sqlite", "postgresql"])
 def test_eight_processes_make_exactly_t_runs(crew, url_of, kind) -> None:
     run_studies(crew, url_of(kind), 1, "rand_tune", 8, 1)
 

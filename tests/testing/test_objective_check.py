@@ -339,16 +339,20 @@ def test_what_cannot_be_repeated_is_said_and_nobody_is_accused() -> None:
 
 
 @pytest.mark.parametrize(
-    "share", [0.3, *(pytest.param(share, marks=pytest.mark.slow) for share in (0.05, 0.5, 0.9))]
+    ("share", "checks"),
+    slow_if(
+        lambda share, checks: checks == 50,
+        [(0.3, 5), (0.05, 50), (0.3, 50), (0.5, 50), (0.9, 50)],
+    ),
 )
-def test_few_scores_of_noise_that_cannot_be_repeated_are_no_shared_state(share) -> None:
+def test_few_scores_of_noise_that_cannot_be_repeated_are_no_shared_state(share, checks) -> None:
     """Two scores by a source that no check controls: they are equal, and differ, by luck."""
 
     def coarse(trial):
         trial.suggest_float("rate", 0.1, 1.0)
         return 0.5 + 0.1 * (uncontrolled_bytes(1)[0] < 256 * share)
 
-    reports = [odp.check_objective(coarse, public_score=True) for _ in range(50)]
+    reports = [odp.check_objective(coarse, public_score=True) for _ in range(checks)]
     assert not any(report.findings for report in reports)
     gap = "what a run leaves for the next"
     assert any(gap in line for report in reports for line in report.not_checked)
