@@ -135,6 +135,7 @@ def test_private_names_of_optuna_are_used_in_one_file() -> None:
         assert names & names_in_optuna() <= uses[file], f"an exception of nothing: {file}"
 
 
+@pytest.mark.slow
 def test_every_private_name_in_that_file_is_listed() -> None:
     """Also names in private modules, which have no underscore of their own."""
     source = (import_graph.ROOT / FACADE).read_text(encoding="utf-8")

@@ -125,7 +125,7 @@ def test_the_event_is_read_under_the_studys_relation() -> None:
     assert odp.Guarantee(event).epsilon(1e-5) < replace
 
 
-@pytest.mark.parametrize("noise", [0.1, 1.0])
+@pytest.mark.parametrize("noise", [0.1, pytest.param(1.0, marks=pytest.mark.slow)])
 def test_the_noise_on_whole_numbers_costs_what_the_event_says(noise: float) -> None:
     """The profile of a discrete Gaussian, summed exactly, against the continuous one's."""
     shift = scoring.UNITS

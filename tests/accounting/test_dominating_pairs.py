@@ -179,6 +179,7 @@ class TestAnswers:
 
 
 class TestFromProfile:
+    @pytest.mark.slow
     @settings(max_examples=150, deadline=None)
     @given(seed=st.integers(0, 10**6), points=st.integers(1, 40))
     def test_dominates_the_mechanism_everywhere(self, seed: int, points: int) -> None:

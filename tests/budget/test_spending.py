@@ -86,6 +86,7 @@ def test_the_statement_says_what_was_checked() -> None:
     assert odp.verify(release.to_json()).ok
 
 
+@pytest.mark.slow
 def test_the_statement_tells_an_accountants_record_from_an_event_that_was_written() -> None:
     def with_accountant(trial: optuna.Trial) -> float:
         run = odp.fidelity(trial)

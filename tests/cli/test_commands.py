@@ -199,6 +199,7 @@ def test_version_and_no_command() -> None:
         assert words in result.stdout
 
 
+@pytest.mark.slow
 def test_a_trial_that_is_not_open_is_named_by_its_flag(storage: str) -> None:
     assert "--fail" in bad("recover", storage, "open", "--fail", "77")
 

@@ -97,6 +97,7 @@ def test_no_policy_hits_more_often_than_the_planner_says() -> None:
     assert row.hit[1] == pytest.approx(float(hits.mean()), abs=4.0 * error)
 
 
+@pytest.mark.slow
 def test_the_price_of_learning(plan: SelectionPlan) -> None:
     plain = row_of(plan, "geometric", 10)
     row = row_of(plan, "geometric", 10, adaptive=True)

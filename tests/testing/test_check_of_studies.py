@@ -25,6 +25,7 @@ def plan():
     return odp.plan_budget(epsilon=3.0, records=SIZE, batch_size=4, epochs=1, pilots=4)
 
 
+@pytest.mark.slow
 def test_studies_with_a_budget(plan) -> None:
     with logged() as lines:
         report = odp.check_objective(budgeted, plan=plan)

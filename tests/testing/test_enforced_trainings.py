@@ -47,6 +47,7 @@ def test_nothing_of_the_steps_is_left_to_check(objective: Any) -> None:
     assert "what a run leaves for the next" not in words
 
 
+@pytest.mark.slow
 def test_what_the_objective_does_besides_is_still_found() -> None:
     kept: list[float] = []
 

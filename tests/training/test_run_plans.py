@@ -98,6 +98,7 @@ def test_what_is_not_compared_needs_the_curators_word() -> None:
     assert "Our own trainer adds the noise." in release.statement()
 
 
+@pytest.mark.slow
 def test_runs_of_different_words_need_the_curators_word() -> None:
     """Which run was which may depend on the hyperparameters, so on how many runs there were."""
 
