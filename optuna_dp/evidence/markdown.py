@@ -398,18 +398,20 @@ def _several_records(data: Mapping[str, Any]) -> dict[str, str]:
 
 def _ranges(distributions: Mapping[str, Any]) -> str:
     """The search space as far as it is released: the ranges of the released parameters."""
-    words = []
-    for name, record in distributions.items():
-        about = record["attributes"]
-        if "choices" in about:
-            choices = escaped(", ".join(map(repr, about["choices"])))
-            words.append(f"{escaped(name)}: one of {choices}")
-            continue
-        step = f", in steps of {about['step']:g}" if about.get("step") not in (None, 1) else ""
-        scale = ", on a logarithmic scale" if about.get("log") else ""
-        kind = "whole numbers " if record["name"] == "IntDistribution" else ""
-        words.append(f"{escaped(name)}: {kind}{about['low']:g} to {about['high']:g}{step}{scale}")
-    return "; ".join(words)
+    return "; ".join(
+        f"{escaped(name)}: {range_in_words(record)}" for name, record in distributions.items()
+    )
+
+
+def range_in_words(record: Mapping[str, Any]) -> str:
+    """Returns the range of one parameter in words, from the JSON of its distribution."""
+    about = record["attributes"]
+    if "choices" in about:
+        return f"one of {escaped(', '.join(map(repr, about['choices'])))}"
+    step = f", in steps of {about['step']:g}" if about.get("step") not in (None, 1) else ""
+    scale = ", on a logarithmic scale" if about.get("log") else ""
+    kind = "whole numbers " if record["name"] == "IntDistribution" else ""
+    return f"{kind}{about['low']:g} to {about['high']:g}{step}{scale}"
 
 
 def _model(sha256: str | None) -> str:

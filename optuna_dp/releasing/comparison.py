@@ -15,11 +15,12 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from dp_accounting import dp_event
+from optuna.distributions import json_to_distribution
 
 from optuna_dp import validation
 from optuna_dp.accounting.guarantee import Guarantee
 from optuna_dp.evidence.earlier_words import is_earlier
-from optuna_dp.evidence.markdown import Page
+from optuna_dp.evidence.markdown import Page, range_in_words
 from optuna_dp.evidence.procedures import (
     description_of,
     guarantee_without_study,
@@ -29,6 +30,7 @@ from optuna_dp.evidence.record_counts import RecordCounts
 from optuna_dp.evidence.run_record import RunRecord
 from optuna_dp.evidence.statement_data import released_words, statement_data
 from optuna_dp.numbers_shown import rounded_up
+from optuna_dp.optuna_internals import contains
 from optuna_dp.protocol.plan import Design
 from optuna_dp.releasing.data_description import DataDescription
 from optuna_dp.releasing.json_differences import (
@@ -149,6 +151,7 @@ def compared(statement: Mapping[str, Any]) -> Comparison:
     contradiction = procedure_words.contradiction(design, content)
     if contradiction:
         checks.append(difference_check("counts of runs", contradiction))
+    checks.append(_check_of_hyperparameters(content))
     parts_of_another_version = []
     if described_records is not None and counts.protected is not None:
         checks.append(_check_of_records(counts, described_records))
@@ -220,6 +223,37 @@ def _check_of_records(counts: RecordCounts, described_records: int) -> Check:
     return Check("records", True, f"{described_records:,} are described, and planned for")
 
 
+def _check_of_hyperparameters(content: Mapping[str, Any]) -> Check:
+    """Compares every released hyperparameter with its stated range or choices."""
+    pilots = enumerate(content["attributes"].get("pilots") or (), start=1)
+    runs = [("", content["params"]), *((f" of pilot {i}", pilot["params"]) for i, pilot in pilots)]
+    for owner, params in runs:
+        for name, value in (params or {}).items():
+            record = content["distributions"].get(name)
+            if record is None or not _is_within(value, record):
+                stated = "no range" if record is None else range_in_words(record)[:120]
+                return difference_check(
+                    "hyperparameters",
+                    f"{str(name)[:40]}{owner} is {str(value)[:40]}, and {stated} is stated",
+                )
+    return Check("hyperparameters", True, "in their stated ranges")
+
+
+def _is_within(value: Any, record: Mapping[str, Any]) -> bool:
+    """Returns whether a value is one of a range or of choices, both as JSON has them."""
+    choices = record["attributes"].get("choices")
+    if choices is not None:
+        return any(not difference(choice, value, bound=False) for choice in choices)
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return False
+    distribution = json_to_distribution(json.dumps(record))
+    try:
+        internal = distribution.to_internal_repr(value)
+    except ValueError:  # Optuna's way with a logarithm of zero.
+        return False
+    return contains(distribution, internal)
+
+
 def difference_check(what: str, found: str) -> Check:
     """Returns the check of something that differs, with what that means."""
     is_text = what.replace(" ", "_") in _WORDS
@@ -237,6 +271,8 @@ _REASONS = {
     "the stated cap is not that of the description.",
     "rdp": "A smaller bound is stated than the runs cost.",
     "gaussian dp": "A smaller bound is stated than the runs cost.",
+    "hyperparameters": "No run of the stated search can have such a value: it was changed, or its "
+    "range was.",
     "epsilon by method": "A smaller bound is stated than the runs cost.",
     "SHA-256": "The guarantee, the design or the released values were changed after the digest "
     "was made, or the digest was.",
