@@ -70,7 +70,12 @@ def what_a_run_is(spending: Mapping[str, Any], rows: tuple[str, ...]) -> Promise
 
 def is_enforced(spending: Mapping[str, Any]) -> bool:
     """Returns whether the software itself took every step of every training."""
-    return set(_counts(spending, "training")) == {ENFORCED} and not spending.get("fewer_steps")
+    return is_trained_here(spending) and not spending.get("fewer_steps")
+
+
+def is_trained_here(spending: Mapping[str, Any]) -> bool:
+    """Returns whether the software itself made every training that gave an output."""
+    return set(_counts(spending, "training")) == {ENFORCED}
 
 
 def _counts(spending: Mapping[str, Any], name: str) -> dict[str, int | None]:
@@ -93,7 +98,8 @@ def _in_words(
         if word not in counts:
             continue
         count = counts[word]
-        runs = "in every run" if count is None else f"in {count} of {run_count} runs"
+        is_all = count is None or count == run_count
+        runs = f"in {'every run' if is_all else f'{count} of {run_count} runs'} with an output"
         parts.append(f"{runs} {held[word]}")
     return "; ".join(parts)
 

@@ -28,7 +28,7 @@ from optuna_dp.evidence.procedures import (
 )
 from optuna_dp.evidence.record_counts import RecordCounts
 from optuna_dp.evidence.run_record import RunRecord
-from optuna_dp.evidence.statement_data import released_words, statement_data
+from optuna_dp.evidence.statement_data import statement_data
 from optuna_dp.numbers_shown import rounded_up
 from optuna_dp.optuna_internals import contains
 from optuna_dp.protocol.plan import Design
@@ -122,9 +122,9 @@ def compared(statement: Mapping[str, Any]) -> Comparison:
         guarantee,
         design,
         delta=validation.open_unit("delta", statement["delta"]),
-        released=released_words(content, procedure_words, trained=has_training),
         content=content,
         procedure_words=procedure_words,
+        trained=has_training,
         cap=cap,
     )
     check_keys(statement, set(made_anew))
