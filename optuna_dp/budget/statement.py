@@ -257,12 +257,12 @@ def _part(count: int, runs: int) -> str:
 
 def _charged(planned: int, runs: int) -> str:
     """Returns how many runs are charged for, and how many of them showed anything."""
-    words = f"checked: {planned}, as planned; {runs} of them gave an output"
+    words = f"planned: {planned}. {runs} gave an output"
     if runs == planned:
         return words
     return (
-        f"{words}, and {planned - runs} gave none (failed, ended before its end, not needed, or "
-        "given up by the curator). Every planned run is charged in full"
+        f"{words}, and {planned - runs} gave none (failed, ended early, not needed, or given up "
+        "by the curator). Every planned run is charged in full"
     )
 
 

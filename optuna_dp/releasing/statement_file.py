@@ -82,14 +82,17 @@ def statement_of(document: Any) -> Any:
     if kind == RELEASE_FORMAT:
         check_keys(document, _CONTENT | {"format", "version", "statement"}, _OPTIONAL)
         if document["version"] != RELEASE_VERSION:
-            raise ValueError(f"a release of version {document['version']!r}")
+            raise ValueError(
+                f"it is a release of version {str(document['version'])[:40]}, and this optuna-dp "
+                f"reads version {RELEASE_VERSION}: verify it with the optuna-dp that made it"
+            )
         statement = document["statement"]
     elif kind != FORMAT:
         raise ValueError("it has another format")
     if statement["format"] != FORMAT or statement["version"] != VERSION:
         raise ValueError(
-            f"its statement is of version {str(statement['version'])[:40]}; this optuna-dp reads "
-            f"{VERSION}"
+            f"its statement is of version {str(statement['version'])[:40]}, and this optuna-dp "
+            f"reads version {VERSION}: verify it with the optuna-dp that made it"
         )
     check_keys(statement["content"], _CONTENT, _OPTIONAL)
     if not isinstance(statement["content"]["attributes"], dict):

@@ -107,6 +107,12 @@ class Verification:
                     "--statement prints."
                 ]
             lines += [self.guaranteed, self.open_points]
+            lines.append(
+                "Next: verify the file with the versions that made it, which are named below."
+                if self.of_another_version
+                else "Next: read the statement (--statement). Have every promise confirmed by "
+                "somebody who knows (--questions)."
+            )
         lines += [self.what_if] if self.what_if else []
         shown = {
             check.what: check.found
@@ -119,8 +125,10 @@ class Verification:
         if self.unchecked and not differing:
             lines += ["Could not be checked:", *(f"  - {text}" for text in self.unchecked)]
         if self.believed and not differing:
-            lines.append("Remains to be believed (--questions prints them as questions):")
-            lines += [f"  {i}. {text}" for i, text in enumerate(self.believed, start=1)]
+            lines.append("Remains to be believed:")
+            lines += [
+                f"  {i}. {text.replace('*', '')}" for i, text in enumerate(self.believed, start=1)
+            ]
         # Words of the file must not look like those of the check, or clear the terminal.
         return "\n".join(_without_controls(line).replace("\n", " ") for line in lines)
 
@@ -197,7 +205,8 @@ def verify(
     except RecursionError:
         raise file_refusal(name, "it is nested too deeply") from None
     except Exception as error:  # It may hold anything, and each refuses in its own way.
-        raise file_refusal(name, f"{type(error).__name__}: {error}") from None
+        kind = "" if isinstance(error, ValueError) else f"{type(error).__name__}: "
+        raise file_refusal(name, f"{kind}{error}") from None
     if cap is not None and not verification.what_if:
         raise InvalidArgumentError(
             "cap", cap, "this release protects clients as a whole, not records", "Leave it out."

@@ -29,6 +29,7 @@ PLAN = odp.plan_budget(epsilon=3.0, records=400, batch_size=100, epochs=5, pilot
 DISJOINT = odp.plan_budget(
     epsilon=3.0, records=400, batch_size=100, epochs=5, pilots=2, score="disjoint"
 )
+STEPS_OF_DP_SGD: Any = {"noise_multiplier": 4.0, "sample_rate": 0.25, "steps": 2}
 STEPS = {"records": 400, "batch_size": 100, "steps": 20, "noise_multiplier": 4.0}
 
 
@@ -90,14 +91,16 @@ def promises_of(release: odp.Release) -> list[str]:
 
 def test_the_first_promise_says_that_the_software_held_it(enforced: odp.Release) -> None:
     first = promises_of(enforced)[0]
-    assert "training: in 3 of 3 runs the software did it itself (*enforced*)" in first
-    assert "score: in 3 of 3 runs the software did it itself (*enforced*)" in first
+    assert "training: in every run with an output the software did it itself (*enforced*)" in first
+    assert "score: in every run with a score the software did it itself (*enforced*)" in first
     assert "curator's word" not in first
 
 
 def test_the_first_promise_says_that_a_loop_of_its_own_was_compared() -> None:
     first = promises_of(released(compares))[0]
-    assert "in 3 of 3 runs the curator's own code did it and wrote down itself" in first
+    assert (
+        "in every run with an output the curator's own code did it and wrote down itself" in first
+    )
     assert "(*compared*)" in first
     assert "(*enforced*)" not in first
 
@@ -112,8 +115,8 @@ def test_the_first_promise_counts_each_word_by_itself() -> None:
         return (trains if trial.number == 0 else compares)(trial)
 
     first = promises_of(released(mixed))[0]
-    assert "in 1 of 3 runs the software did it itself (*enforced*)" in first
-    assert "in 2 of 3 runs the curator's own code did it" in first
+    assert "in 1 of 3 runs with an output the software did it itself (*enforced*)" in first
+    assert "in 2 of 3 runs with an output the curator's own code did it" in first
     assert "What is left to the curator" not in first
 
 
@@ -124,11 +127,57 @@ def test_where_the_number_of_runs_is_secret_no_promise_counts_them() -> None:
     study = study_of(sampler)
     study.optimize(trains)
     first = promises_of(odp.release(study))[0]
-    assert "in every run the software did it itself" in first
+    assert "in every run with an output the software did it itself" in first
     assert " 3 " not in first
 
 
+def test_a_run_that_was_ended_is_charged_for_and_no_run_with_an_output() -> None:
+    def dies_once(trial: optuna.Trial) -> float:
+        if trial.number == 1:
+            raise RuntimeError("killed")
+        return trains(trial)
+
+    study = study_of(odp.BudgetSampler(PLAN))
+    study.optimize(dies_once, catch=(RuntimeError,))
+    release = odp.release(study)
+    page = release.statement()
+    assert "| planned: 3. 2 gave an output, and 1 gave none (failed, ended early" in page
+    assert "(2 of 2 runs with an output)" in page
+    assert "(2 of 2 runs with a score)" in page
+    assert odp.verify(release.to_json()).ok
+
+
 # -- which promises there are --------------------------------------------------------------------
+
+
+def test_public_settings_are_promised_and_asked_for_where_other_code_trained(
+    enforced: odp.Release,
+) -> None:
+    begins = "If code other than odp.train trained"
+    assert not any(text.startswith(begins) for text in promises_of(enforced))
+    for release in (released(compares), released(shows_nothing, vouched="It is known.")):
+        assert any(text.startswith(begins) for text in promises_of(release))
+        assert f"{begins}: were all bounds, norms" in odp.verify(release.to_json()).questions
+    trained = enforced.with_training(odp.pure_dp(0.1))
+    assert any(text.startswith("The final training used") for text in promises_of(trained))
+    found = odp.verify(trained.to_json())
+    assert found.ok
+    assert "code of the final training" in found.questions
+
+
+def test_how_records_were_sampled_is_asked_where_a_sample_is_drawn_or_somebody_says_it() -> None:
+    row = "| Sampling as performed |"
+    for run, is_asked in ((odp.pure_dp(0.1), False), (odp.dp_sgd(**STEPS_OF_DP_SGD), True)):
+        study = study_of(odp.RandTuneSampler(trials=odp.Binomial(1, mean=1)))
+        study.optimize(lambda trial: trial.suggest_float("x", 0, 1))
+        release = odp.release(study, run, vouched="a test")
+        assert (row in release.statement()) is is_asked
+        assert ("How were the batches" in odp.verify(release.to_json()).questions) is is_asked
+    described = study_of(odp.RandTuneSampler(trials=odp.Binomial(1, mean=1)))
+    odp.describe(described, sampling="all records in each round")
+    described.optimize(lambda trial: trial.suggest_float("x", 0, 1))
+    page = odp.release(described, odp.pure_dp(0.1), vouched="a test").statement()
+    assert f"{row} vouched for: all records in each round |" in page
 
 
 def names_numbers(release: odp.Release) -> bool:
