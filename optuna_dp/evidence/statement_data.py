@@ -6,6 +6,7 @@ values, their number and their times never come near it.
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import importlib.metadata
 import json
@@ -81,7 +82,7 @@ def statement_data(
         "checked": list(procedure_words.checked),
         "assumptions": [promise.text for promise in promises],
         "not_covered": procedure_words.not_covered,
-        "versions": _versions(),
+        "versions": dict(_versions()),
     }
 
 
@@ -119,7 +120,8 @@ def digest(
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def _versions() -> dict[str, str]:
+@functools.cache
+def _versions() -> Mapping[str, str]:
     versions = {"python": platform.python_version()}
     for package in _PACKAGES:
         try:

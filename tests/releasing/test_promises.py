@@ -515,7 +515,7 @@ def test_what_only_the_file_says_is_not_called_shown(enforced: odp.Release) -> N
 
 
 def test_a_delta_that_promises_nothing_is_pointed_out_at_the_top() -> None:
-    plan = odp.plan_budget(epsilon=3.0, delta=1e-3, records=400, batch_size=50, epochs=1, pilots=0)
+    plan = odp.plan_budget(epsilon=3.0, delta=1e-3, **STEP, epochs=1, pilots=0)
     release = released(compares, plan)
     assert "**Delta is too large.**" in release.statement().split("| |")[0]
     assert "Delta is too large." in "\n".join(str(odp.verify(release.to_json())).splitlines()[:3])
