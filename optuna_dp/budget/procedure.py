@@ -20,6 +20,7 @@ from optuna.distributions import json_to_distribution
 from optuna.trial import FrozenTrial, TrialState
 
 from optuna_dp.budget.last_runs import end_of
+from optuna_dp.budget.released_ranges import released_ranges
 from optuna_dp.budget.settings import BudgetSettings
 from optuna_dp.errors import InvalidArgumentError, ReleaseRefusedError
 from optuna_dp.evidence.conduct import VOUCH, check_at_once, checked_vouched
@@ -235,11 +236,10 @@ class Budget(Procedure):
         if has_other_runs:
             _logger.warning("Trials that the release leaves out: %s.", OTHERS)
         winner = last_run if output(last_run) is not None else _as_it_was_to_be(last_run)
-        ranges = (trial.distributions for trial in (*runs, winner))
         return Outcome(
             winner,
             values[0] if values is not None and len(values) == 1 else None,
-            dict(itertools.chain.from_iterable(r.items() for r in ranges)),
+            released_ranges((*runs, winner)),
             self.design,
             {
                 "pilots": [_shown(t, settings) for t in runs if t.number < settings.pilots],

@@ -14,11 +14,12 @@ from optuna_dp.evidence.promises import (
     PRIVATE_FAILURES,
     PUBLIC_NUMBERS,
     PUBLIC_SCORES,
+    PUBLIC_SETTINGS,
     TOLD_APART,
     Promise,
 )
 from optuna_dp.evidence.record_counts import RecordCounts
-from optuna_dp.evidence.run_promises import is_enforced, what_a_run_is
+from optuna_dp.evidence.run_promises import is_enforced, is_trained_here, what_a_run_is
 from optuna_dp.evidence.statement import Description, sampling_row
 from optuna_dp.protocol.plan import Design
 from optuna_dp.training.judgement import (
@@ -120,6 +121,7 @@ took, when they ended, logs, or attributes and reported values outside the state
             *((PUBLIC_SCORES,) if plan.score is None else ()),
             *((TOLD_APART,) if plan.score == "disjoint" else ()),
             *(() if is_enforced(spending) else (NO_EXACT_SCORE_DECIDED,)),
+            *(() if is_trained_here(spending) else (PUBLIC_SETTINGS,)),
             *_public_numbers(plan),
             _FIXED_BEFOREHAND,
             _CHOSEN_FROM_OUTPUTS,
@@ -193,18 +195,19 @@ took, when they ended, logs, or attributes and reported values outside the state
         return ""
 
     def facts_of_release(self, design: Design, content: Mapping[str, Any]) -> dict[str, str]:
-        plan, spending = BudgetSettings.of(design).plan, content["spending"]
-        runs = spending["runs"]
+        settings, spending = BudgetSettings.of(design), content["spending"]
+        plan, runs = settings.plan, spending["runs"]
         records = self.record_counts(design, spending).row
         rows = {"Planned for": records} if records else {}
         rows |= _taken_from(content["attributes"]["pilots"], content["params"]) | {
-            "What runs may spend": f"checked: {spending['asked']} of {runs} runs asked the plan "
-            "what they may spend (odp.fidelity)",
-            "Training": _by_word(spending["training"], TRAINING_WORDS, runs),
+            "Runs that are charged for": _charged(settings.pilots + settings.paid, runs),
+            "What runs may spend": f"checked: {_part(spending['asked'], runs)} with an output "
+            "asked the plan what they may spend (odp.fidelity)",
+            "Training": _by_word(spending["training"], TRAINING_WORDS, runs, "with an output"),
         }
         rows |= sampling_row(content, set(spending["training"]) == {ENFORCED})
         if spending.get("stated"):
-            rows["Training"] += f". {STATED}, in {spending['stated']} of {runs} runs"
+            rows["Training"] += f". {STATED}, in {_part(spending['stated'], runs)} with an output"
         if spending.get("fewer_steps"):
             rows["Training"] += (
                 f". {spending['fewer_steps']} of them took fewer steps than planned: the curator "
@@ -213,7 +216,7 @@ took, when they ended, logs, or attributes and reported values outside the state
             )
         if plan.score is not None and spending["score"]:
             run_count = sum(spending["score"].values())
-            rows["Score"] = _by_word(spending["score"], SCORE_WORDS, run_count)
+            rows["Score"] = _by_word(spending["score"], SCORE_WORDS, run_count, "with a score")
         if "vouched_in_runs" in spending:
             rows["Vouched for in runs, not checked"] = "; ".join(spending["vouched_in_runs"])
         if "vouched" in spending:
@@ -233,12 +236,34 @@ def _names_of_rungs(count: int) -> tuple[str, ...]:
     return ("Pilots",) if count == 1 else tuple(f"Pilots, rung {i + 1}" for i in range(count))
 
 
-def _by_word(counts: Mapping[str, int], sentences: Mapping[str, str], runs: int) -> str:
-    """Returns how many runs each of the three words is true of, with what it means."""
+def _by_word(
+    counts: Mapping[str, int], sentences: Mapping[str, str], runs: int, which: str
+) -> str:
+    """Returns how many runs each of the three words is true of, with what it means.
+
+    ``which`` says which runs ``runs`` are: those that show something.
+    """
     parts = [
-        f"{sentences[word]} ({counts[word]} of {runs} runs)" for word in WORDS if word in counts
+        f"{sentences[word]} ({_part(counts[word], runs)} {which})"
+        for word in WORDS
+        if word in counts
     ]
     return "; ".join(parts)
+
+
+def _part(count: int, runs: int) -> str:
+    return f"{count} of {runs} run{'' if runs == 1 else 's'}"
+
+
+def _charged(planned: int, runs: int) -> str:
+    """Returns how many runs are charged for, and how many of them showed anything."""
+    words = f"planned: {planned}. {runs} gave an output"
+    if runs == planned:
+        return words
+    return (
+        f"{words}, and {planned - runs} gave none (failed, ended early, not needed, or given up "
+        "by the curator). Every planned run is charged in full"
+    )
 
 
 def _taken_from(pilots: Sequence[Mapping[str, Any]], params: Any) -> dict[str, str]:

@@ -89,13 +89,19 @@ and the choice among them.{_condition(rows)}
 
 {_open_for_the_curator(page)}{_persons(data, rows)}{_large_delta(page)}
 
-Nobody outside the project has reviewed the software that made this page yet.
+`optuna-dp verify FILE --questions` prints what to ask before anything is published, and what to do
+if an answer is no. Nobody outside the project has reviewed the software that made this page yet.
 
-*Planned* was fixed before the first run. *Checked* was verified by the software, and *vouched for*
-is the curator's word, which no software has checked. Of trainings and scores three words are used.
-*Enforced*: the software did it. *Compared*: other code did it, and what its accountant recorded
-was compared with the plan. *Not checked*: nothing shows it but the curator's word. Whoever can
-write the file of this release can write all of these words. The study's storage shows whether
+A *record* is one line of the data. *Epsilon* says how much one record can change what is released:
+the smaller, the more private. *Delta* is, roughly, the probability that this bound fails. A *run*
+is one training and its score. *Sensitivity* is the most that one record can change a sum before
+noise is added to it. The *curator* sees the data and made this release.
+
+*Planned* was fixed before the first run. *Checked* was verified by the software. *Vouched for* is
+the curator's word, which no software has checked. Trainings and scores have three words.
+*Enforced*: the software did it. *Compared*: code of the curator's did a part, and the row says
+which part the software compared or did. *Not checked*: only the curator's word says it. Whoever
+can write the file of this release can write all of these words. The study's storage shows whether
 they are true: a release made of it once more has the same SHA-256.
 
 {two_columns(rows)}
@@ -109,8 +115,6 @@ What the software checked (otherwise it refuses the release):
 What the software cannot check, and the curator must confirm:
 
 {numbered([promise.text for promise in page.promises])}
-
-`optuna-dp verify FILE --questions` prints these promises as questions to the curator.
 
 ## What is covered, and what is not
 
@@ -161,8 +165,8 @@ def questions_markdown(page: Page) -> str:
             for name in open_rows
         ],
         "Vouched for by the curator": [
-            f"Is this right, and how is it known: {_one_line(text.removeprefix('vouched for: '))} "
-            f"(row *{name}*)"
+            f"Is it right what the row *{name}* says: "
+            f'"{_one_line(text.removeprefix("vouched for: "))}"?'
             for name, text in vouched.items()
         ],
         "Promises": [
@@ -199,9 +203,17 @@ For the release with the SHA-256 `{data["digest"]}`:
 epsilon = {rounded_up(data["epsilon"], 4)} at delta = {data["delta"]:g}, for {data["protected"]}.
 
 No software can answer these questions. Rows and promises are those of the privacy statement
-(`optuna-dp verify FILE --statement`). The guarantee holds if every promise is confirmed by a "yes"
-of somebody who knows. If one is not, do not sign. Whoever gains by the release should not be the
-only one who answers.
+(`optuna-dp verify FILE --statement`), which explains their words. The guarantee holds if a person
+who knows confirms every promise with "yes". Whoever gains by the release should not be the only
+one who answers.
+
+The file cannot be changed any more, so the answers on this sheet complete it: keep the two
+together. Of a row that is not stated, or is wrong, the sheet says what is right.
+
+If a promise is not confirmed, or nobody knows, do not sign. Epsilon may then be larger than
+stated, or there may be no guarantee. Nothing of this release is published until the curator knows
+what else was done with the records and what that costs. If nobody knows it, nothing of it can be
+published.
 
 {_LINES.join(sections)}
 
@@ -327,9 +339,11 @@ def _beside_the_attack(data: Mapping[str, Any]) -> str:
     )
     if epsilon is None:
         return attack_words
-    return (
-        f"the guarantee is {100 * (epsilon / attack - 1):.1f} % above what must be: {attack_words}"
-    )
+    return f"the guarantee is {_excess(epsilon / attack - 1)} above what must be: {attack_words}"
+
+
+def _excess(share: float) -> str:
+    return f"{100 * share:.1f} %" if share >= 0.0005 else "less than 0.1 %"
 
 
 def _for_all_records(data: Mapping[str, Any]) -> str:
@@ -398,18 +412,20 @@ def _several_records(data: Mapping[str, Any]) -> dict[str, str]:
 
 def _ranges(distributions: Mapping[str, Any]) -> str:
     """The search space as far as it is released: the ranges of the released parameters."""
-    words = []
-    for name, record in distributions.items():
-        about = record["attributes"]
-        if "choices" in about:
-            choices = escaped(", ".join(map(repr, about["choices"])))
-            words.append(f"{escaped(name)}: one of {choices}")
-            continue
-        step = f", in steps of {about['step']:g}" if about.get("step") not in (None, 1) else ""
-        scale = ", on a logarithmic scale" if about.get("log") else ""
-        kind = "whole numbers " if record["name"] == "IntDistribution" else ""
-        words.append(f"{escaped(name)}: {kind}{about['low']:g} to {about['high']:g}{step}{scale}")
-    return "; ".join(words)
+    return "; ".join(
+        f"{escaped(name)}: {range_in_words(record)}" for name, record in distributions.items()
+    )
+
+
+def range_in_words(record: Mapping[str, Any]) -> str:
+    """Returns the range of one parameter in words, from the JSON of its distribution."""
+    about = record["attributes"]
+    if "choices" in about:
+        return f"one of {escaped(', '.join(map(repr, about['choices'])))}"
+    step = f", in steps of {about['step']:g}" if about.get("step") not in (None, 1) else ""
+    scale = ", on a logarithmic scale" if about.get("log") else ""
+    kind = "whole numbers " if record["name"] == "IntDistribution" else ""
+    return f"{kind}{about['low']:g} to {about['high']:g}{step}{scale}"
 
 
 def _model(sha256: str | None) -> str:

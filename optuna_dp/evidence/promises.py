@@ -55,6 +55,25 @@ NO_EXACT_SCORE_DECIDED = Promise(
     "nothing but noisy, charged scores decide otherwise)?",
     "row *Training*",
 )
+PUBLIC_SETTINGS = Promise(
+    "If code other than odp.train trained: every bound, norm, weight and scale that it was given "
+    "is a public number, and was not computed from the records. The model file holds no count or "
+    "statistic of the records, unless it is public or charged for.",
+    "If code other than odp.train trained: were all bounds, norms, weights and scales that it was "
+    "given fixed without looking at these records, and were all counts of records that are not "
+    "public removed from the model file?",
+    "row *Model file*",
+)
+FINAL_TRAINING = Promise(
+    "The final training used the records as the row *Final training* says, and in no other way. "
+    "Every bound, norm, weight and scale that it was given is a public number, and was not "
+    "computed from the records. Its output holds no count or statistic of the records, unless it "
+    "is public or charged for.",
+    "Has somebody read the code of the final training, and found that it uses the records as the "
+    "row *Final training* says, with bounds, norms, weights and scales that were fixed without "
+    "looking at these records, and that its output holds no count of them that is not public?",
+    "row *Final training*",
+)
 BEFORE_THE_RUNS = Promise(
     "What was done with a record before the runs (scaling, filling gaps, selecting it, splitting "
     "it off) depends on that record and on public numbers alone, or was charged for. Nothing was "

@@ -30,7 +30,7 @@ _QUESTIONS = {
     COMPARED: "Has somebody read the code of the training and the score, and found that it uses "
     "the records as {rows} and as its accountant recorded, and in no other way?",
     NOT_CHECKED: "Nothing shows what the runs did. Has somebody read the code of the training and "
-    "the score, and found that the noise, the sampling and the steps are as {rows}?",
+    "the score, and found that it uses the records as {rows}, and in no other way?",
 }
 
 
@@ -50,12 +50,14 @@ def what_a_run_is(spending: Mapping[str, Any], rows: tuple[str, ...]) -> Promise
     rows_say = f"the {'row' if len(rows) == 1 else 'rows'} {_listed(rows)} " + (
         "says" if len(rows) == 1 else "say"
     )
+    training_words = _in_words(trainings, held, run_count, "with an output")
     text = (
         f"Each run used the records as {rows_say}, and in no other way, whatever its "
-        f"hyperparameters were. Its training: {_in_words(trainings, held, run_count)}."
+        f"hyperparameters were. Its training: {training_words}."
     )
     if scores:
-        text += f" Its score: {_in_words(scores, _HELD_SCORE, sum(_numbers(scores)) or None)}."
+        scored_count = sum(_numbers(scores)) or None
+        text += f" Its score: {_in_words(scores, _HELD_SCORE, scored_count, 'with a score')}."
     words = {*trainings, *scores}
     if words <= {ENFORCED}:
         text += " What is left to the curator: that the script uses the records nowhere else."
@@ -70,7 +72,12 @@ def what_a_run_is(spending: Mapping[str, Any], rows: tuple[str, ...]) -> Promise
 
 def is_enforced(spending: Mapping[str, Any]) -> bool:
     """Returns whether the software itself took every step of every training."""
-    return set(_counts(spending, "training")) == {ENFORCED} and not spending.get("fewer_steps")
+    return is_trained_here(spending) and not spending.get("fewer_steps")
+
+
+def is_trained_here(spending: Mapping[str, Any]) -> bool:
+    """Returns whether the software itself made every training that gave an output."""
+    return set(_counts(spending, "training")) == {ENFORCED}
 
 
 def _counts(spending: Mapping[str, Any], name: str) -> dict[str, int | None]:
@@ -86,14 +93,16 @@ def _numbers(counts: Mapping[str, int | None]) -> list[int]:
 
 
 def _in_words(
-    counts: Mapping[str, int | None], held: Mapping[str, str], run_count: int | None
+    counts: Mapping[str, int | None], held: Mapping[str, str], run_count: int | None, which: str
 ) -> str:
+    """Returns by what runs are held; ``which`` says which runs ``run_count`` counts."""
     parts = []
     for word in WORDS:
         if word not in counts:
             continue
         count = counts[word]
-        runs = "in every run" if count is None else f"in {count} of {run_count} runs"
+        is_all = count is None or count == run_count
+        runs = f"in {'every run' if is_all else f'{count} of {run_count} runs'} {which}"
         parts.append(f"{runs} {held[word]}")
     return "; ".join(parts)
 

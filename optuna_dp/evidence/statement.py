@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from optuna_dp.evidence.markdown import escaped
-from optuna_dp.evidence.promises import Promise
+from optuna_dp.evidence.promises import FINAL_TRAINING, Promise
 from optuna_dp.evidence.record_counts import RecordCounts
 from optuna_dp.protocol.plan import Design
 
@@ -19,6 +19,7 @@ SAMPLING_ENFORCED = (
     "enforced: each record joined each step independently, with the planned chance (Poisson "
     "sampling)"
 )
+SAMPLING_ROW = "Sampling as performed"
 RELATIONS = {
     "add_or_remove_one": "adding or removing one record",
     "replace_one": "replacing one record by another",
@@ -62,6 +63,12 @@ class Description(ABC):
             content: What is released, with what is known of the runs ("spending").
         """
 
+    def all_promises(
+        self, design: Design, content: Mapping[str, Any], *, trained: bool
+    ) -> tuple[Promise, ...]:
+        """Returns the promises, and that of a final training where one is composed on top."""
+        return self.promises(design, content) + ((FINAL_TRAINING,) if trained else ())
+
     def record_counts(self, design: Design, spending: Mapping[str, Any]) -> RecordCounts:
         """Returns how many records are protected, as far as the plan and the runs say it.
 
@@ -96,4 +103,4 @@ def sampling_row(content: Mapping[str, Any], is_enforced: bool) -> dict[str, str
         return {}
     own_words = content.get("description", {}).get("sampling")
     remark = f". In the curator's words: {escaped(own_words)}" if own_words else ""
-    return {"Sampling as performed": SAMPLING_ENFORCED + remark}
+    return {SAMPLING_ROW: SAMPLING_ENFORCED + remark}

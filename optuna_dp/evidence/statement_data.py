@@ -6,6 +6,7 @@ values, their number and their times never come near it.
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import importlib.metadata
 import json
@@ -37,15 +38,17 @@ def statement_data(
     design: Design,
     *,
     delta: float,
-    released: list[str],
     content: Mapping[str, Any],
     procedure_words: Description,
+    trained: bool,
     cap: int | None = None,
 ) -> dict[str, Any]:
     """Returns the statement as plain JSON values.
 
-    ``released`` are names of what is released; ``cap`` is the most records that one unit has.
+    ``trained`` is whether a final training is composed on top; ``cap`` is the most records that
+    one unit has.
     """
+    promises = procedure_words.all_promises(design, content, trained=trained)
     methods = {name: finite(value) for name, value in guarantee.by_method(delta).items()}
     attack, best = guarantee.bounds(delta)
     group = None
@@ -72,18 +75,18 @@ def statement_data(
         "gaussian_dp": {"mu": finite(guarantee.mu()), "tail": MU_TAIL},
         "design": design.to_json(),
         "guarantee": guarantee.to_json(),
-        "released": released,
+        "released": _released_words(content, procedure_words, trained=trained),
         "content": content,
         "digest": digest(guarantee.to_json(), design.to_json(), content),
         "trust": procedure_words.trust,
         "checked": list(procedure_words.checked),
-        "assumptions": [promise.text for promise in procedure_words.promises(design, content)],
+        "assumptions": [promise.text for promise in promises],
         "not_covered": procedure_words.not_covered,
-        "versions": _versions(),
+        "versions": dict(_versions()),
     }
 
 
-def released_words(
+def _released_words(
     content: Mapping[str, Any], procedure_words: Description, *, trained: bool
 ) -> list[str]:
     """Returns names of what is released; ``trained`` is whether a final training is composed."""
@@ -117,7 +120,8 @@ def digest(
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def _versions() -> dict[str, str]:
+@functools.cache
+def _versions() -> Mapping[str, str]:
     versions = {"python": platform.python_version()}
     for package in _PACKAGES:
         try:

@@ -13,11 +13,12 @@ from optuna_dp.evidence.promises import (
     PRIVATE_FAILURES,
     PUBLIC_NUMBERS,
     PUBLIC_SCORES,
+    PUBLIC_SETTINGS,
     TOLD_APART,
     Promise,
 )
 from optuna_dp.evidence.record_counts import RecordCounts
-from optuna_dp.evidence.run_promises import is_enforced, what_a_run_is
+from optuna_dp.evidence.run_promises import is_enforced, is_trained_here, what_a_run_is
 from optuna_dp.evidence.statement import Description, sampling_row
 from optuna_dp.private_selection.settings import SelectionSettings
 from optuna_dp.protocol.plan import Design
@@ -114,6 +115,7 @@ class SelectionDescription(Description):
                 else ()
             ),
             *(() if is_enforced(spending) else (NO_EXACT_SCORE_DECIDED,)),
+            *(() if is_trained_here(spending) else (PUBLIC_SETTINGS,)),
             *(() if run is None else (PUBLIC_NUMBERS,)),
             _FIXED_BEFOREHAND,
             _RUNS_ALONE,
@@ -148,9 +150,10 @@ class SelectionDescription(Description):
         if "training" in spending:
             rows |= sampling_row(content, spending["training"] == ENFORCED)
             remark = f". {STATED}" if spending.get("stated") else ""
-            rows["Training"] = f"{TRAINING_WORDS[spending['training']]}, in every run{remark}"
+            words = TRAINING_WORDS[spending["training"]]
+            rows["Training"] = f"{words}, in every run with an output{remark}"
         if "score" in spending:
-            rows["Score"] = f"{SCORE_WORDS[spending['score']]}, in every run"
+            rows["Score"] = f"{SCORE_WORDS[spending['score']]}, in every run with a score"
         if "vouched" in spending:
             rows["Vouched for by the curator, not checked"] = str(spending["vouched"])
         return rows

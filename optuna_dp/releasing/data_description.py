@@ -15,6 +15,7 @@ from typing import Any, ClassVar
 from optuna_dp import validation
 from optuna_dp.errors import InvalidArgumentError, OptunaDPError, ReleaseRefusedError
 from optuna_dp.evidence.markdown import escaped
+from optuna_dp.evidence.statement import SAMPLING_ROW
 from optuna_dp.json_records import Record
 from optuna_dp.protocol.records import DESCRIPTION_KEY
 
@@ -88,7 +89,7 @@ class DataDescription(Record):
             "Owner of the data": self.owner and escaped(self.owner),
             "Purpose": self.purpose and escaped(self.purpose),
             "A record belongs to": None if self.unit is None else f"one {self.unit}{cap}",
-            "Sampling as performed": self.sampling and escaped(self.sampling),
+            SAMPLING_ROW: self.sampling and escaped(self.sampling),
         }
         own_words = (
             {}

@@ -16,9 +16,10 @@ from optuna_dp.accounting.event_words import in_words
 from optuna_dp.accounting.events import compose
 from optuna_dp.evidence.markdown import Page, page_of, statement_markdown
 from optuna_dp.evidence.procedures import description_of
-from optuna_dp.evidence.statement_data import released_words, statement_data
+from optuna_dp.evidence.statement import SAMPLING_ROW
+from optuna_dp.evidence.statement_data import statement_data
 from optuna_dp.protocol.plan import Design
-from optuna_dp.releasing.data_description import DataDescription
+from optuna_dp.releasing.data_description import NOT_STATED, DataDescription
 
 if TYPE_CHECKING:
     from dp_accounting import dp_event
@@ -200,9 +201,9 @@ class Release:
             self.guarantee,
             self.design,
             delta=self.delta,
-            released=released_words(content, procedure_words, trained=self.training is not None),
             content=content,
             procedure_words=procedure_words,
+            trained=self.training is not None,
             cap=None if self.description is None else self.description.cap,
         )
 
@@ -247,6 +248,9 @@ def statement_page(
         facts = DataDescription.from_json(content["description"]).facts()
     elif data["unit"] == "record":  # Of a vote, clients hold the records: nobody describes them.
         facts = DataDescription().facts()
+    # What is charged for may have no batches at all, as in pure_dp(...).
+    if facts.get(SAMPLING_ROW) == NOT_STATED and not _has_batches(data["guarantee"]["event"]):
+        del facts[SAMPLING_ROW]
     words = description_of(design)
     facts |= words.facts(design, search)
     facts |= words.facts_of_release(design, content)
@@ -258,8 +262,18 @@ def statement_page(
     if training is not None:
         cost = in_words(training)
         facts["Final training"] = f"vouched for: {cost}; counted in the guarantee above"
+    promises = words.all_promises(design, content, trained=training is not None)
     counts = words.record_counts(design, content.get("spending", {}))
-    return page_of(data, facts, words.promises(design, content), counts.protected)
+    return page_of(data, facts, promises, counts.protected)
+
+
+def _has_batches(event: Any) -> bool:
+    """Returns whether an event, as JSON, takes a random sample of the records anywhere."""
+    if isinstance(event, list):
+        return any(map(_has_batches, event))
+    if not isinstance(event, dict):
+        return False
+    return "Sampled" in str(event.get("type")) or any(map(_has_batches, event.values()))
 
 
 def _as_json(value: Any) -> Any:

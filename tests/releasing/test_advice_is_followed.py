@@ -202,30 +202,33 @@ SAMPLERS: list[Callable[[Any], Any]] = [
 ]
 
 
-@pytest.mark.parametrize("choices", CHOICES)
 @pytest.mark.parametrize("make", SAMPLERS)
 @pytest.mark.parametrize("known", [False, True])
 @pytest.mark.parametrize("on_disk", [False, True])
 @pytest.mark.filterwarnings("ignore:Choices for a categorical distribution")
 def test_choices_that_json_changes_work_on_every_storage(
-    choices: list[Any], make: Any, known: bool, on_disk: bool, tmp_path: Path
+    make: Any, known: bool, on_disk: bool, tmp_path: Path
 ) -> None:
-    space = {"c": CategoricalDistribution(choices)} if known else None
+    names = {f"c{i}": choices for i, choices in enumerate(CHOICES)}
+    space = {name: CategoricalDistribution(choices) for name, choices in names.items()}
     study = optuna.create_study(
         direction="maximize",
-        sampler=make(space),
+        sampler=make(space if known else None),
         storage=f"sqlite:///{tmp_path / 'study.db'}" if on_disk else None,
     )
-    given = []
+    given: list[tuple[Any, list[Any]]] = []
 
     def objective(trial: optuna.Trial) -> float:
-        given.append(trial.suggest_categorical("c", choices))
+        for name, choices in names.items():
+            given.append((trial.suggest_categorical(name, choices), choices))
         if isinstance(trial.study.sampler, odp.BudgetSampler):
             return spending(trial)
         return trial.suggest_float("x", 0.0, 1.0)
 
     study.optimize(objective)
-    assert all(choice in choices for choice in given)  # The objective's own, of its own type.
+    assert all(
+        choice in choices for choice, choices in given
+    )  # The objective's own, of its own type.
     assert all(trial.state.name == "COMPLETE" for trial in study.trials)
     is_budget = isinstance(study.sampler, odp.BudgetSampler)
     release = (
@@ -234,6 +237,7 @@ def test_choices_that_json_changes_work_on_every_storage(
         else odp.release(study, RUN, vouched="a test")
     )
     assert release.params is not None
+    assert set(names) <= set(release.params)
 
 
 @pytest.mark.filterwarnings("ignore:Choices for a categorical distribution")

@@ -145,7 +145,7 @@ def test_a_choice_over_partitions_has_no_other_outputs_and_no_other_cost() -> No
 
 
 def test_the_guarantee_of_a_budget_is_its_plans() -> None:
-    plan = odp.plan_budget(epsilon=3.0, records=1355, batch_size=64, epochs=10, pilots=(1, 1))
+    plan = odp.plan_budget(epsilon=3.0, records=1355, batch_size=1355, epochs=1, pilots=(1, 1))
     study, callback = study_of(odp.BudgetSampler(plan)), odp.PrivacyCallback()
     with pytest.raises(PlanError, match="in which a run has begun"):
         callback.guarantee(study)

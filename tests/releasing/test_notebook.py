@@ -9,7 +9,7 @@ import pytest
 
 import optuna_dp as odp
 
-PLAN = odp.plan_budget(epsilon=3.0, delta=1e-5, records=1348, batch_size=64, epochs=10)
+PLAN = odp.plan_budget(epsilon=3.0, delta=1e-5, records=1348, batch_size=1348, epochs=1)
 
 
 def text(shown: object) -> str:

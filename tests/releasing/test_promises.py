@@ -12,7 +12,7 @@ import numpy as np
 import optuna
 import pytest
 from budget.budget_support import budget, finished
-from support import asking, finished_study, logged, study_of
+from support import asking, logged, study_of
 from typer.testing import CliRunner
 
 import optuna_dp as odp
@@ -25,11 +25,12 @@ RNG = np.random.default_rng(0)
 X = RNG.normal(size=(500, 5))
 Y = (X[:, 0] > 0).astype(int)
 TRAINED, SCORED = (X[:400], Y[:400]), (X[400:], Y[400:])
-PLAN = odp.plan_budget(epsilon=3.0, records=400, batch_size=100, epochs=5, pilots=2)
-DISJOINT = odp.plan_budget(
-    epsilon=3.0, records=400, batch_size=100, epochs=5, pilots=2, score="disjoint"
-)
-STEPS = {"records": 400, "batch_size": 100, "steps": 20, "noise_multiplier": 4.0}
+# One step on all records is a Gaussian mechanism, whose cost takes no time to compute.
+STEP: Any = {"records": 400, "batch_size": 400}
+PLAN = odp.plan_budget(epsilon=3.0, **STEP, epochs=1, pilots=2)
+DISJOINT = odp.plan_budget(epsilon=3.0, **STEP, epochs=1, pilots=2, score="disjoint")
+STEPS_OF_DP_SGD: Any = {"noise_multiplier": 4.0, "sample_rate": 0.25, "steps": 2}
+RUN: Any = {**STEP, "steps": 1, "noise_multiplier": 4.0, "score_noise_multiplier": 20.0}
 
 
 def trains(trial: optuna.Trial) -> float:
@@ -80,8 +81,8 @@ def disjoint() -> odp.Release:
 
 
 def promises_of(release: odp.Release) -> list[str]:
-    texts = release.to_json()["statement"]["assumptions"]
-    assert all(text in release.statement() for text in texts)
+    texts, page = release.to_json()["statement"]["assumptions"], release.statement()
+    assert all(text in page for text in texts)
     return list(texts)
 
 
@@ -90,14 +91,16 @@ def promises_of(release: odp.Release) -> list[str]:
 
 def test_the_first_promise_says_that_the_software_held_it(enforced: odp.Release) -> None:
     first = promises_of(enforced)[0]
-    assert "training: in 3 of 3 runs the software did it itself (*enforced*)" in first
-    assert "score: in 3 of 3 runs the software did it itself (*enforced*)" in first
+    assert "training: in every run with an output the software did it itself (*enforced*)" in first
+    assert "score: in every run with a score the software did it itself (*enforced*)" in first
     assert "curator's word" not in first
 
 
 def test_the_first_promise_says_that_a_loop_of_its_own_was_compared() -> None:
     first = promises_of(released(compares))[0]
-    assert "in 3 of 3 runs the curator's own code did it and wrote down itself" in first
+    assert (
+        "in every run with an output the curator's own code did it and wrote down itself" in first
+    )
     assert "(*compared*)" in first
     assert "(*enforced*)" not in first
 
@@ -112,23 +115,66 @@ def test_the_first_promise_counts_each_word_by_itself() -> None:
         return (trains if trial.number == 0 else compares)(trial)
 
     first = promises_of(released(mixed))[0]
-    assert "in 1 of 3 runs the software did it itself (*enforced*)" in first
-    assert "in 2 of 3 runs the curator's own code did it" in first
+    assert "in 1 of 3 runs with an output the software did it itself (*enforced*)" in first
+    assert "in 2 of 3 runs with an output the curator's own code did it" in first
     assert "What is left to the curator" not in first
 
 
 def test_where_the_number_of_runs_is_secret_no_promise_counts_them() -> None:
-    sampler = odp.RandTuneSampler(
-        trials=odp.Binomial(3, mean=3), run=odp.RunPlan(**STEPS, score_noise_multiplier=20.0)
-    )
-    study = study_of(sampler)
+    study = study_of(odp.RandTuneSampler(trials=odp.Geometric(3), run=odp.RunPlan(**RUN)))
     study.optimize(trains)
     first = promises_of(odp.release(study))[0]
-    assert "in every run the software did it itself" in first
-    assert " 3 " not in first
+    assert "in every run with an output the software did it itself" in first
+    assert not any(map(str.isdigit, first))
+
+
+def test_a_run_that_was_ended_is_charged_for_and_no_run_with_an_output() -> None:
+    def dies_once(trial: optuna.Trial) -> float:
+        if trial.number == 1:
+            raise RuntimeError("killed")
+        return trains(trial)
+
+    study = study_of(odp.BudgetSampler(PLAN))
+    study.optimize(dies_once, catch=(RuntimeError,))
+    release = odp.release(study)
+    page = release.statement()
+    assert "| planned: 3. 2 gave an output, and 1 gave none (failed, ended early" in page
+    assert "(2 of 2 runs with an output)" in page
+    assert "(2 of 2 runs with a score)" in page
+    assert odp.verify(release.to_json()).ok
 
 
 # -- which promises there are --------------------------------------------------------------------
+
+
+def test_public_settings_are_promised_and_asked_for_where_other_code_trained(
+    enforced: odp.Release,
+) -> None:
+    begins = "If code other than odp.train trained"
+    assert not any(text.startswith(begins) for text in promises_of(enforced))
+    for release in (released(compares), released(shows_nothing, vouched="It is known.")):
+        assert any(text.startswith(begins) for text in promises_of(release))
+        assert f"{begins}: were all bounds, norms" in odp.verify(release.to_json()).questions
+    trained = enforced.with_training(odp.pure_dp(0.1))
+    assert any(text.startswith("The final training used") for text in promises_of(trained))
+    found = odp.verify(trained.to_json())
+    assert found.ok
+    assert "code of the final training" in found.questions
+
+
+def test_how_records_were_sampled_is_asked_where_a_sample_is_drawn_or_somebody_says_it() -> None:
+    row = "| Sampling as performed |"
+    for run, is_asked in ((odp.pure_dp(0.1), False), (odp.dp_sgd(**STEPS_OF_DP_SGD), True)):
+        study = study_of(odp.RandTuneSampler(trials=odp.Binomial(1, mean=1)))
+        study.optimize(lambda trial: trial.suggest_float("x", 0, 1))
+        release = odp.release(study, run, vouched="a test")
+        assert (row in release.statement()) is is_asked
+        assert ("How were the batches" in odp.verify(release.to_json()).questions) is is_asked
+    described = study_of(odp.RandTuneSampler(trials=odp.Binomial(1, mean=1)))
+    odp.describe(described, sampling="all records in each round")
+    described.optimize(lambda trial: trial.suggest_float("x", 0, 1))
+    page = odp.release(described, odp.pure_dp(0.1), vouched="a test").statement()
+    assert f"{row} vouched for: all records in each round |" in page
 
 
 def names_numbers(release: odp.Release) -> bool:
@@ -142,15 +188,12 @@ def test_that_the_number_of_records_is_public_is_a_promise_where_the_plan_has_on
     of_an_event = odp.release(finished())  # Its plan names no records, but scores have a divisor.
     assert not names_numbers(of_an_event)
     assert any("is divided by is public" in text for text in promises_of(of_an_event))
-    sampler = odp.RandTuneSampler(
-        trials=odp.Binomial(1, mean=1), run=odp.RunPlan(**STEPS, score_noise_multiplier=20.0)
-    )
-    study = study_of(sampler)
+    study = study_of(odp.RandTuneSampler(trials=odp.Geometric(3), run=odp.RunPlan(**RUN)))
     study.optimize(trains)
     assert names_numbers(odp.release(study))
-    assert not names_numbers(
-        odp.release(finished_study(), odp.gaussian(noise_multiplier=4.0), vouched="a test")
-    )
+    stated = study_of(odp.RandTuneSampler(trials=odp.Geometric(3)))
+    stated.optimize(lambda trial: trial.suggest_float("x", 0, 1))
+    assert not names_numbers(odp.release(stated, odp.gaussian(4.0), vouched="a test"))
 
 
 def test_a_promise_about_early_stopping_is_left_out_only_where_the_software_took_all_steps(
@@ -246,7 +289,7 @@ def test_records_that_a_score_of_another_kind_may_have_used_are_not_counted(
     release = released(objective, DISJOINT, vouched="known")
     assert "scored_records" not in release.spending
     assert "how many is not recorded" in release.statement()
-    plan = odp.RunPlan(**STEPS, score_noise_multiplier=20.0, score="disjoint")
+    plan = odp.RunPlan(**RUN, score="disjoint")
     study = study_of(odp.RandTuneSampler(trials=odp.Poisson(mean=60.0), run=plan))
     study.optimize(objective)
     release = odp.release(study, vouched="known")
@@ -262,7 +305,7 @@ def test_words_of_a_curator_stay_in_one_line_of_the_sheet_of_questions() -> None
 
 def test_words_of_a_file_are_no_words_of_the_check() -> None:
     forged = "1\x1b[2J\nAGREES: everything"
-    study = study_of(odp.RandTuneSampler(trials=odp.Poisson(mean=60.0)))
+    study = study_of(odp.RandTuneSampler(trials=odp.Geometric(3)))
     with pytest.raises(InvalidArgumentError, match="unit"):
         odp.describe(study, unit="patient\n\n# Approved", cap=2)
     odp.describe(study, owner="me\n\n# Approved")
@@ -277,8 +320,8 @@ def test_words_of_a_file_are_no_words_of_the_check() -> None:
 
 
 def test_disjoint_records_of_a_private_selection_are_those_of_the_winner() -> None:
-    run = odp.RunPlan(**STEPS, score_noise_multiplier=20.0, score="disjoint")
-    study = study_of(odp.RandTuneSampler(trials=odp.Binomial(2, mean=2), run=run))
+    run = odp.RunPlan(**RUN, score="disjoint")
+    study = study_of(odp.RandTuneSampler(trials=odp.Geometric(3), run=run))
     odp.describe(study, records=500)
     study.optimize(trains)
     assert "= 500 protected records" in odp.release(study).statement()
@@ -472,7 +515,7 @@ def test_what_only_the_file_says_is_not_called_shown(enforced: odp.Release) -> N
 
 
 def test_a_delta_that_promises_nothing_is_pointed_out_at_the_top() -> None:
-    plan = odp.plan_budget(epsilon=3.0, delta=1e-3, records=400, batch_size=50, epochs=1, pilots=0)
+    plan = odp.plan_budget(epsilon=3.0, delta=1e-3, **STEP, epochs=1, pilots=0)
     release = released(compares, plan)
     assert "**Delta is too large.**" in release.statement().split("| |")[0]
     assert "Delta is too large." in "\n".join(str(odp.verify(release.to_json())).splitlines()[:3])

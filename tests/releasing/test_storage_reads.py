@@ -28,7 +28,9 @@ READS = {
 
 
 def budget() -> odp.BudgetSampler:
-    plan = odp.plan_budget(epsilon=3.0, delta=1e-5, records=2000, epochs=1, pilots=PILOTS)
+    plan = odp.plan_budget(
+        epsilon=3.0, delta=1e-5, records=2000, batch_size=2000, epochs=1, pilots=PILOTS
+    )
     return odp.BudgetSampler(plan)
 
 

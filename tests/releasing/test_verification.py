@@ -348,6 +348,98 @@ def test_a_larger_epsilon_than_needed_is_no_lie(honest: dict[str, Any]) -> None:
     assert odp.verify(data).ok
 
 
+def with_content(data: dict[str, Any], change: Callable[[dict[str, Any]], None]) -> dict[str, Any]:
+    """A release's JSON after ``change(content)``, with a digest of its own."""
+    forged = copy.deepcopy(data)
+    statement = forged["statement"]
+    for content in (forged, statement["content"]):
+        change(content)
+    statement["digest"] = digest(statement["guarantee"], statement["design"], statement["content"])
+    return forged
+
+
+@pytest.fixture(scope="module")
+def of_ranges() -> dict[str, Any]:
+    """A release of a budget whose parameters are of every kind."""
+
+    def objective(trial: optuna.Trial) -> float:
+        odp.fidelity(trial)
+        trial.suggest_int("width", 8, 256, step=8)
+        trial.suggest_float("rate", 1e-4, 1.0, log=True)
+        trial.suggest_categorical("choice", [None, 1, "a"])
+        return 0.0
+
+    study = optuna.create_study(sampler=odp.BudgetSampler(budget(3, 1)))
+    study.optimize(objective)
+    release = odp.release(study, vouched="a test")
+    return dict(json.loads(json.dumps(release.to_json())))
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("width", 9999),
+        ("width", 12),
+        ("width", 8.5),
+        ("width", "8"),
+        ("width", True),
+        ("rate", 1.5),
+        ("rate", 0),
+        ("choice", "b"),
+        ("choice", True),
+        ("depth", 3),
+    ],
+)
+def test_a_hyperparameter_outside_its_stated_range_differs(
+    of_ranges: dict[str, Any], name: str, value: Any
+) -> None:
+    def of_the_last_run(content: dict[str, Any]) -> None:
+        content["params"][name] = value
+
+    def of_a_pilot(content: dict[str, Any]) -> None:
+        content["attributes"]["pilots"][1]["params"][name] = value
+
+    assert odp.verify(of_ranges).ok
+    for change, words in ((of_the_last_run, f"{name} is"), (of_a_pilot, f"{name} of pilot 2 is")):
+        found = odp.verify(with_content(of_ranges, change))
+        differing = [check for check in found.checks if not check.holds]
+        assert [check.what for check in differing] == ["hyperparameters"]
+        assert differing[0].found.startswith(words)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("width", 16), ("rate", 1), ("choice", None), ("choice", "a")],
+)
+def test_another_hyperparameter_of_its_stated_range_agrees(
+    of_ranges: dict[str, Any], name: str, value: Any
+) -> None:
+    """Nothing tells it apart but the study's storage."""
+    change = with_content(of_ranges, lambda content: content["params"].update({name: value}))
+    assert odp.verify(change).ok
+
+
+def test_values_by_hand_and_ranges_that_change_are_within_what_is_stated() -> None:
+    def objective(trial: optuna.Trial) -> float:
+        odp.fidelity(trial)
+        trial.suggest_int("width", 8, 256 if trial.number == 1 else 64, step=8)
+        trial.suggest_float("rate", 0.1, 1.0, log=True)
+        return float(trial.number)
+
+    study = optuna.create_study(sampler=odp.BudgetSampler(budget(3, 1)))
+    study.enqueue_trial({"width": 9999, "rate": 0.01})
+    with pytest.warns(UserWarning, match="out of range"):
+        study.optimize(objective)
+    release = odp.release(study, vouched="a test")
+    assert release.pilots[0]["params"] == {"width": 9999, "rate": 0.01}
+    assert odp.verify(release.to_json()).ok
+    rates = release.distributions["rate"]
+    assert (rates.low, rates.high, rates.log) == (0.01, 1.0, True)  # type: ignore[attr-defined]
+    widths = release.distributions["width"]
+    assert (widths.low, widths.high, widths.step) == (8, 9999, 1)  # type: ignore[attr-defined]
+    assert "width: whole numbers 8 to 9999" in release.statement()
+
+
 @pytest.mark.slow
 def test_a_training_on_top_and_its_model(tmp_path: Path) -> None:
     release = released().with_training(odp.gaussian(noise_multiplier=9.0), artifact=b"model")
@@ -409,7 +501,7 @@ def test_a_statement_without_a_part_is_refused(honest: dict[str, Any], name: str
 
 
 def test_a_statement_of_another_version_is_refused(honest: dict[str, Any]) -> None:
-    with pytest.raises(InvalidArgumentError, match="version 99"):
+    with pytest.raises(InvalidArgumentError, match=r"version 99.*optuna-dp that made it"):
         odp.verify({**honest["statement"], "version": 99})
 
 

@@ -41,8 +41,8 @@ class ApproximateDpEvent(OwnEvent):
     def words(self, of: Callable[[Any], str]) -> str:
         """See :class:`OwnEvent`."""
         if self.delta == 0.0:
-            return f"a {self.epsilon:g}-DP mechanism"
-        return f"an ({self.epsilon:g}, {self.delta:g})-DP mechanism"
+            return f"a mechanism of epsilon {self.epsilon:g}"
+        return f"a mechanism of epsilon {self.epsilon:g} and delta {self.delta:g}"
 
     def part(self, count: int, relation: str) -> Part:
         """See :class:`OwnEvent`; equal ones together have a closed form."""

@@ -1,0 +1,132 @@
+"""The file of a release, or of its statement, as plain JSON values within limits.
+
+The file may come from anybody: it is limited in size, depth, values and steps before anything is
+computed from it, and its keys are those of a release.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from optuna_dp.errors import InvalidArgumentError
+from optuna_dp.evidence.statement_data import FORMAT, VERSION
+
+RELEASE_FORMAT = "optuna-dp release"
+RELEASE_VERSION = 1
+# Of what is read, before anything is computed from it. Releases have some hundred values.
+MOST_BYTES = 10_000_000
+_MOST_VALUES = 200_000
+_DEEPEST = 64  # Levels of nesting.
+_LARGEST = 1e300  # Number.
+# Of events: how many mechanisms, repeated ones counted, and how many descriptions of them.
+_MOST_STEPS = 10**9
+_MOST_EVENTS = 2000
+
+_CONTENT = {"params", "value", "attributes", "artifact_sha256", "distributions"}
+_OPTIONAL = {"description", "spending"}
+
+
+def parsed(text: str | bytes) -> Any:
+    """Returns plain JSON values within the limits."""
+    if len(text) > MOST_BYTES:
+        raise ValueError(f"it has more than {MOST_BYTES:,} bytes")
+    values = json.loads(text, object_pairs_hook=_without_twins, parse_constant=_no_constant)
+    _limit(values)
+    return values
+
+
+def _without_twins(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    mapping = dict(pairs)
+    if len(mapping) < len(pairs):
+        repeated_key = next(key for i, (key, _) in enumerate(pairs) if key in dict(pairs[:i]))
+        raise ValueError(f"the key {repeated_key[:40]!r} is there twice")
+    return mapping
+
+
+def _no_constant(text: str) -> Any:
+    raise ValueError(f"{text} is no number of JSON")
+
+
+def _limit(document: Any) -> None:
+    """Refuses what no release has: very deep, many or large values, or events of much work."""
+    stack, values, events = [(document, 0, 1)], 0, 0
+    while stack:
+        value, depth, steps = stack.pop()
+        values += 1
+        children: Any = value if isinstance(value, list) else ()
+        if isinstance(value, dict):
+            children = value.values()
+            if "type" in value:
+                count = value.get("count")
+                events += 1
+                steps *= max(count, 1) if isinstance(count, int) else 1
+        if depth > _DEEPEST:
+            raise ValueError("it is nested too deeply")
+        if values > _MOST_VALUES:
+            raise ValueError(f"it has more than {_MOST_VALUES:,} values")
+        if events > _MOST_EVENTS:
+            raise ValueError(f"its events have more than {_MOST_EVENTS:,} parts")
+        if steps > _MOST_STEPS:
+            raise ValueError(f"its events have more than {_MOST_STEPS:,} steps")
+        if isinstance(value, int | float) and not -_LARGEST < value < _LARGEST:
+            raise ValueError("it has a number beyond 1e300")
+        stack += [(child, depth + 1, steps) for child in children]
+
+
+def statement_of(document: Any) -> Any:
+    """Returns the statement of a release, or of itself, with the keys that it has to have."""
+    statement, kind = document, document.get("format") if isinstance(document, dict) else None
+    if kind == RELEASE_FORMAT:
+        check_keys(document, _CONTENT | {"format", "version", "statement"}, _OPTIONAL)
+        if document["version"] != RELEASE_VERSION:
+            raise ValueError(
+                f"it is a release of version {str(document['version'])[:40]}, and this optuna-dp "
+                f"reads version {RELEASE_VERSION}: verify it with the optuna-dp that made it"
+            )
+        statement = document["statement"]
+    elif kind != FORMAT:
+        raise ValueError("it has another format")
+    if statement["format"] != FORMAT or statement["version"] != VERSION:
+        raise ValueError(
+            f"its statement is of version {str(statement['version'])[:40]}, and this optuna-dp "
+            f"reads version {VERSION}: verify it with the optuna-dp that made it"
+        )
+    check_keys(statement["content"], _CONTENT, _OPTIONAL)
+    if not isinstance(statement["content"]["attributes"], dict):
+        raise ValueError("its attributes are none")
+    return statement
+
+
+def check_keys(
+    mapping: Mapping[str, Any], keys: set[str], optional: set[str] | None = None
+) -> None:
+    """Raises ValueError if a key is missing, or is neither one of these nor optional."""
+    wrong_keys = (mapping.keys() ^ keys) - (mapping.keys() & (optional or set()))
+    if wrong_keys:
+        key = min(wrong_keys)
+        raise ValueError(f"the key {key[:40]!r} is {'unknown' if key in mapping else 'missing'}")
+
+
+def file_refusal(name: str, reason: str) -> InvalidArgumentError:
+    """Returns the one refusal of whatever is neither a release nor a statement."""
+    return InvalidArgumentError(
+        "path_or_json",
+        name,
+        f"it must be a release or a statement ({reason[:300]})",
+        "optuna-dp release --json prints a release.",
+    )
+
+
+def bytes_of(argument: str, file: str | Path, limit: int = -1) -> bytes:
+    """Returns what a file holds, at most ``limit`` bytes; refuses the argument that names it."""
+    try:
+        with Path(file).open("rb") as stream:
+            return stream.read(limit)
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        raise InvalidArgumentError(
+            argument, str(file)[:200], f"it must be a file that can be read ({reason})"
+        ) from error
