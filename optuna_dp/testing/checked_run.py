@@ -34,6 +34,7 @@ from optuna_dp.testing.draws import Draws, is_users
 from optuna_dp.testing.gradient_steps import Steps, watching_optimizers
 from optuna_dp.testing.privacy_warnings import noting_privacy_warnings
 from optuna_dp.testing.randomness import Randomness
+from optuna_dp.testing.stage import Stage
 from optuna_dp.testing.watched_fits import Fit, watching_fits
 from optuna_dp.testing.watched_libraries import Spending, watching_libraries
 from optuna_dp.testing.watched_opacus import OpacusRun, opacus_is_loaded, watching_opacus
@@ -104,21 +105,6 @@ class CheckedRun:
     def drawing(self) -> str:
         """Returns what the run drew and how it ended, whatever its values, to be compared."""
         return repr((self.kind, self.states, self.drawn, self.steps.digest()))
-
-
-@dataclass(frozen=True)
-class Stage:
-    """A kind of run of a study.
-
-    Attributes:
-        name: How a person calls it.
-        number: The number of its trial.
-        event: What it costs; None if not stated.
-    """
-
-    name: str
-    number: int
-    event: Any
 
 
 class Bench:

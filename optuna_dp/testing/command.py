@@ -71,7 +71,8 @@ def check(
         checked_objective = _named(module, path, name, "OBJECTIVE")
         # Start-up time: the checks need scipy and more.
         from optuna_dp.testing.objective_check import check_objective
-        from optuna_dp.testing.objective_faults import of_no_main_guard, of_seeds_at_the_top
+        from optuna_dp.testing.randomness_faults import of_seeds_at_the_top
+        from optuna_dp.testing.run_faults import of_no_main_guard
         from optuna_dp.testing.source_hints import hints_in_source
 
         with _standard_output_kept():

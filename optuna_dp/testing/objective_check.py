@@ -16,14 +16,23 @@ from typing import TYPE_CHECKING, Any, Literal
 from optuna_dp import validation
 from optuna_dp.accounting.events import as_event
 from optuna_dp.errors import InvalidArgumentError, OptunaDPError
-from optuna_dp.testing import gradient_steps
-from optuna_dp.testing import objective_faults as faults
-from optuna_dp.testing.checked_run import Bench, CheckedRun, Stage
+from optuna_dp.testing import (
+    check_gaps,
+    gradient_steps,
+    library_faults,
+    randomness_faults,
+    run_faults,
+    score_faults,
+    training_faults,
+)
+from optuna_dp.testing.checked_run import Bench, CheckedRun
 from optuna_dp.testing.data_reads import watched
+from optuna_dp.testing.finding import Finding
 from optuna_dp.testing.gradient_canaries import GradientCanaries
 from optuna_dp.testing.made_up_data import records_in, variants, with_odd_record
-from optuna_dp.testing.objective_faults import Finding
+from optuna_dp.testing.pair_faults import of_pair
 from optuna_dp.testing.source_hints import hints_at
+from optuna_dp.testing.stage import Stage
 
 if TYPE_CHECKING:
     from dp_accounting import dp_event
@@ -189,7 +198,7 @@ def check_objective(
         )
     data_variants = variants(data) if data is not None else []
     stages = _stages(event, plan)
-    wrong_call = faults.of_arguments(objective, 1 if data is None else 2)
+    wrong_call = run_faults.of_arguments(objective, 1 if data is None else 2)
     if wrong_call is not None:
         nothing_else = "everything else: the objective could not be called."
         return ObjectiveReport((wrong_call, *hints_at(objective)), (nothing_else,), 0)
@@ -206,13 +215,13 @@ def check_objective(
     else:
         check.run(stages, on, data_variants)
     if plan is not None and not any(run.asked for _, pair in check.stages for run in pair):
-        check.findings.append(faults.of_no_fidelity())
+        check.findings.append(run_faults.of_no_fidelity())
     check.findings += hints_at(objective)
     return ObjectiveReport(
         check.found(),
         (
-            *faults.not_checked(check.stages, check.records, check.moved),
-            *faults.not_checked_of_origins(
+            *check_gaps.not_checked(check.stages, check.records, check.moved),
+            *check_gaps.not_checked_of_origins(
                 [run for _, pair in check.stages for run in pair],
                 "public" if public_score else "private",
                 check.records,
@@ -254,7 +263,9 @@ def check_training(
     check = _Check(bench, "none", data)
     check.run(_stages(event, None), on, [])
     gaps = [] if check.moved else [CLIPPING]
-    if not any(faults.batches_seen(pair, stage, check.records) for stage, pair in check.stages):
+    if not any(
+        training_faults.batches_seen(pair, stage, check.records) for stage, pair in check.stages
+    ):
         gaps.append(BATCHES)
     return check.found(), gaps
 
@@ -296,12 +307,12 @@ class _Check:
                 for words, variant in data_variants:
                     seed = secrets.randbits(63)
                     variant_run = self._bench.run(words, stage, seed, base, objective=on(variant))
-                    self.findings += faults.of_other_data(words, variant_run, base)
+                    self.findings += run_faults.of_other_data(words, variant_run, base)
                     if records_in(variant) < self.records:
                         pair = self.stages[-1][1]
                         relation = self._bench.relation
-                        self.findings += faults.of_sizes(pair, variant_run, relation)
-                        self.findings += faults.of_kept_counts(base, variant_run, relation)
+                        self.findings += score_faults.of_sizes(pair, variant_run, relation)
+                        self.findings += library_faults.of_kept_counts(base, variant_run, relation)
         finally:
             self._bench.randomness.restore()
 
@@ -320,9 +331,9 @@ class _Check:
         finally:
             self._bench.randomness.restore()
         self.findings += (
-            faults.of_pair(pair, None, stage, self._scores)
+            of_pair(pair, None, stage, self._scores)
             if self._may_go_on
-            else faults.of_endings(pair)
+            else run_faults.of_endings(pair)
         )
         self.unknown.append(
             "what takes more runs than two: pilots, exact losses and attributes, and what a run "
@@ -353,15 +364,15 @@ class _Check:
                 model_run = pair[0] if pair else None
                 pair.append(bench.run("fresh randomness", stage, seed, model_run, draws=True))
         if not self._may_go_on:
-            self.findings += faults.of_endings(pair)
+            self.findings += run_faults.of_endings(pair)
             return
-        self.findings += faults.of_pair(pair, first_run, stage, self._scores)
-        if self._scores != "public" and faults.may_have_stopped(pair, stage):
+        self.findings += of_pair(pair, first_run, stage, self._scores)
+        if self._scores != "public" and training_faults.may_have_stopped(pair, stage):
             seed = secrets.randbits(63)
             third = bench.run("as short as the one before?", stage, seed, pair[0])
-            self.findings += faults.of_lengths([*pair, third], stage)
+            self.findings += training_faults.of_lengths([*pair, third], stage)
         if self.records and stage.event is not None:
-            self.findings += faults.of_batches(pair, stage, self.records)
+            self.findings += training_faults.of_batches(pair, stage, self.records)
         self._judge_repeated(stage, pair, first_run)
 
     def _judge_repeated(
@@ -373,7 +384,7 @@ class _Check:
 
         repeat = repeated(0, pair[0])
         self._fits_repeat = bool(repeat.fits) and pair[0].fits == repeat.fits
-        library = faults.noise_that_is_not_repeated(pair)
+        library = library_faults.noise_that_is_not_repeated(pair)
         if library:
             self.unknown.append(
                 "what a run leaves for the next, and exact losses and attributes: "
@@ -389,10 +400,10 @@ class _Check:
         if not self._repeats and (
             self._first_of_settings_differs(stage) or self._drifts(stage, pair[0])
         ):
-            self.findings.append(faults.of_what_is_left())
+            self.findings.append(randomness_faults.of_what_is_left())
         elif changes:
             if not self._repeats and self._scores == "private":
-                self.findings += faults.of_equal_scores([pair[1], repeat], pair, stage)
+                self.findings += score_faults.of_equal_scores([pair[1], repeat], pair, stage)
 
             def is_settled(number: int, before: CheckedRun, after: CheckedRun) -> bool:
                 """Returns whether a run first drew otherwise, and then always gives the same."""
@@ -403,7 +414,7 @@ class _Check:
 
             # It may be a library that begins otherwise than it goes on.
             if any(is_settled(*change) for change in changes):
-                self.findings.append(replace(faults.of_what_is_left(), certain=False))
+                self.findings.append(replace(randomness_faults.of_what_is_left(), certain=False))
             else:
                 self.unknown.append(
                     "what a run leaves for the next: with the same randomness it gives something "
@@ -411,12 +422,12 @@ class _Check:
                 )
         elif self._scores == "private" and not any(run.reads for run in pair):
             fresh_runs = [pair[1]]
-            if faults.same_share(*pair):
+            if score_faults.same_share(*pair):
                 seed = secrets.randbits(63)
                 fresh_runs.append(self._bench.run("an equal attribute?", stage, seed, pair[0]))
-            faults_of_repeats = list(faults.of_repeated(pair[0], repeat, fresh_runs, stage))
-            if not faults_of_repeats and faults.may_be_frozen(pair, self.findings):
-                faults_of_repeats += faults.of_frozen(
+            faults_of_repeats = list(score_faults.of_repeated(pair[0], repeat, fresh_runs, stage))
+            if not faults_of_repeats and score_faults.may_be_frozen(pair, self.findings):
+                faults_of_repeats += score_faults.of_frozen(
                     pair[0], self._with_fresh_end(stage, pair[0])
                 )
             self.findings += faults_of_repeats
@@ -488,13 +499,15 @@ class _Check:
             )
             faults_of_record = []
             if sees_steps:
-                fault = faults.of_neighbour(base, odd, stage)
+                fault = training_faults.of_neighbour(base, odd, stage)
                 faults_of_record += [] if fault is None else [fault]
                 step_moves += fault is not None or not gradient_steps.same(base.steps, odd.steps)
             if self._fits_repeat:
-                faults_of_record += faults.of_replaced_in_fits(base, odd, stage, self._scores)
+                faults_of_record += library_faults.of_replaced_in_fits(
+                    base, odd, stage, self._scores
+                )
                 fit_moves += base.fits != odd.fits
-            if faults.is_same_training(base, odd):
+            if training_faults.is_same_training(base, odd):
                 untouched.append((odd, on_odd))
             self.findings += faults_of_record
             has_enough = step_moves >= len(_SCALES) or fit_moves >= _ENOUGH_FITS
@@ -515,7 +528,7 @@ class _Check:
                         "randomness they are not the same."
                     )
                     return
-                self.findings.append(faults.of_score_of_untouched(base, stage))
+                self.findings.append(score_faults.of_score_of_untouched(base, stage))
                 return
 
     def _both_repeat(self, base: CheckedRun, odd: CheckedRun, on_odd: _Objective) -> bool:

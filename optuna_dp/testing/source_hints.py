@@ -12,7 +12,7 @@ import textwrap
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from optuna_dp.testing.objective_faults import Finding
+from optuna_dp.testing.finding import Finding
 
 # Calls by the last part of their name: the kind of hint, what may be wrong, and what to do.
 _CALLS = {
