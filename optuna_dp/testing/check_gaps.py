@@ -10,6 +10,12 @@ from optuna_dp.testing.stage import Stage
 from optuna_dp.testing.stated_training import alternatives
 from optuna_dp.testing.training_faults import batches_seen
 
+# How a check is given the records.
+_DATA = (
+    "--data DATA, with `def objective(trial, data=DATA):` and, as its first line, `x, y = data` "
+    "in place of the records that it uses now"
+)
+
 
 def not_checked(
     stages: Sequence[tuple[Stage, Sequence[CheckedRun]]], records: int, step_has_moved: bool | None
@@ -43,13 +49,12 @@ def not_checked(
         if not records:
             yield (
                 "failures on other data, and what is done with the records before odp.train: give "
-                "data= (--data NAME; the objective then takes the data as its second argument)."
+                f"data= ({_DATA})."
             )
     elif not records:
         yield (
             "failures on other data, what is done with the records before the training, clipping, "
-            "BatchNorm, and who joins the batches: give data= (--data NAME; the objective then "
-            "takes the data as its second argument)."
+            f"BatchNorm, and who joins the batches: give data= ({_DATA})."
         )
     elif trainings:
         if not step_has_moved:

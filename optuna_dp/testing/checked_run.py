@@ -183,7 +183,7 @@ class Bench:
                 self.randomness.seed(seed)
                 if draws:
                     run.draws = Draws(lambda: self.randomness.drawn)
-                with run.draws.watching(), _limited(self._limit):
+                with _kept_interrupts(), run.draws.watching(), _limited(self._limit):
                     run.value, run.failure, run.kind = _score(
                         lambda: (objective or self.objective)(trial, run)
                     )
@@ -291,6 +291,37 @@ def _limited(seconds: float | None) -> Iterator[None]:
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0.0)
         signal.signal(signal.SIGALRM, previous_handler)
+
+
+@contextlib.contextmanager
+def _kept_interrupts() -> Iterator[None]:
+    """Raises an interrupt of a run once more at its end, if the run has caught it."""
+    interrupts: list[BaseException] = []
+
+    def noting(handle: Callable[[int, Any], Any]) -> Callable[[int, Any], None]:
+        def note(number: int, frame: Any) -> None:
+            try:
+                handle(number, frame)
+            except BaseException as error:
+                interrupts.append(error)
+                raise
+
+        return note
+
+    handlers: dict[int, Callable[[int, Any], Any]] = {}
+    if threading.current_thread() is threading.main_thread():
+        for number in (signal.SIGINT, signal.SIGTERM):
+            handler = signal.getsignal(number)
+            if callable(handler):
+                handlers[number] = handler
+                signal.signal(number, noting(handler))
+    try:
+        yield
+    finally:
+        for signal_number, handler in handlers.items():
+            signal.signal(signal_number, handler)
+    if interrupts:
+        raise interrupts[0]
 
 
 def can_be_limited() -> bool:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import multiprocessing
 import os
 import secrets
 import sys
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from optuna_dp import validation
@@ -30,6 +29,7 @@ from optuna_dp.testing.data_reads import watched
 from optuna_dp.testing.finding import Finding
 from optuna_dp.testing.gradient_canaries import GradientCanaries
 from optuna_dp.testing.made_up_data import records_in, variants, with_odd_record
+from optuna_dp.testing.objective_report import NO_EVENT, CheckInterrupted, ObjectiveReport
 from optuna_dp.testing.pair_faults import of_pair
 from optuna_dp.testing.source_hints import hints_at
 from optuna_dp.testing.stage import Stage
@@ -68,54 +68,6 @@ _AT_LEAST = 10.0
 
 # What a run takes: the trial, and what is written down of it.
 _Objective = Callable[[Any, CheckedRun], Any]
-
-
-@dataclass(frozen=True)
-class ObjectiveReport:
-    """What :func:`check_objective` found.
-
-    Attributes:
-        findings: What is wrong, or may be; empty if nothing was found, which proves nothing.
-        not_checked: What could not be looked at, and why, one sentence each.
-        runs: How often the objective was run.
-    """
-
-    findings: tuple[Finding, ...]
-    not_checked: tuple[str, ...]
-    runs: int
-
-    @property
-    def ok(self) -> bool:
-        """Returns whether nothing was found that has to be changed; hints do not count."""
-        return not any(finding.certain for finding in self.findings)
-
-    def check(self) -> None:
-        """Raises ``AssertionError`` with what was found unless :attr:`ok`."""
-        if not self.ok:
-            raise AssertionError(str(self))
-
-    def __str__(self) -> str:
-        lines = [f"{'FAULT' if f.certain else 'hint '} {f}" for f in self.findings]
-        lines += [f"not checked: {sentence}" for sentence in self.not_checked]
-        count = sum(finding.certain for finding in self.findings)
-        summary = "look at the hints; nothing else" if self.findings else "nothing"
-        verdict = f"{count} to mend" if count else f"{summary} found, which proves nothing"
-        return "\n".join([*lines, f"{verdict}; {self.runs} runs of the objective."])
-
-    def to_json(self) -> str:
-        """Returns the report as JSON, for programs."""
-        return json.dumps(
-            {
-                "ok": self.ok,
-                "findings": [
-                    {"name": f.name, "certain": f.certain, "what": f.what, "change": f.change}
-                    for f in self.findings
-                ],
-                "not_checked": list(self.not_checked),
-                "runs": self.runs,
-            },
-            indent=2,
-        )
 
 
 def check_objective(
@@ -163,6 +115,8 @@ def check_objective(
 
     Raises:
         InvalidArgumentError: If an argument is not allowed.
+        KeyboardInterrupt: If it is interrupted. It shows what was found before, and has it as
+            ``report``.
 
     Example:
         >>> import random, optuna_dp as odp
@@ -198,10 +152,12 @@ def check_objective(
         )
     data_variants = variants(data) if data is not None else []
     stages = _stages(event, plan)
+    incomplete = (NO_EVENT,) if event is None and plan is None else ()
     wrong_call = run_faults.of_arguments(objective, 1 if data is None else 2)
     if wrong_call is not None:
         nothing_else = "everything else: the objective could not be called."
-        return ObjectiveReport((wrong_call, *hints_at(objective)), (nothing_else,), 0)
+        findings = (wrong_call, *hints_at(objective))
+        return ObjectiveReport(findings, (nothing_else,), 0, incomplete)
 
     def on(records: Any) -> _Objective:
         if data is None:
@@ -210,28 +166,33 @@ def check_objective(
 
     bench = Bench(on(data), plan, direction, time_limit, progress or (lambda words: None))
     check = _Check(bench, "public" if public_score else "private", data)
-    if quick:
-        check.run_quickly(stages[-1])
-    else:
-        check.run(stages, on, data_variants)
-    if plan is not None and not any(run.asked for _, pair in check.stages for run in pair):
+    try:
+        if quick:
+            check.run_quickly(stages[-1])
+        else:
+            check.run(stages, on, data_variants)
+    except KeyboardInterrupt as interrupt:
+        reason = f"interrupted{f' ({interrupt})' if str(interrupt) else ''} in run {bench.runs}"
+        check.findings += hints_at(objective)
+        unknown = "what the interrupted run and those that were to come would have shown."
+        raise CheckInterrupted(
+            ObjectiveReport(check.found(), (unknown,), bench.runs, (reason, *incomplete))
+        ) from interrupt
+    if plan is not None and not any(run.asked for run in check.all_runs):
         check.findings.append(run_faults.of_no_fidelity())
     check.findings += hints_at(objective)
-    return ObjectiveReport(
-        check.found(),
-        (
-            *check_gaps.not_checked(check.stages, check.records, check.moved),
-            *check_gaps.not_checked_of_origins(
-                [run for _, pair in check.stages for run in pair],
-                "public" if public_score else "private",
-                check.records,
-                record_moves_a_fit=check.fits_moved,
-                record_is_untouched=check.was_untouched,
-            ),
-            *dict.fromkeys(check.unknown),
+    gaps = (
+        *check_gaps.not_checked(check.stages, check.records, check.moved),
+        *check_gaps.not_checked_of_origins(
+            check.all_runs,
+            "public" if public_score else "private",
+            check.records,
+            record_moves_a_fit=check.fits_moved,
+            record_is_untouched=check.was_untouched,
         ),
-        bench.runs,
+        *dict.fromkeys(check.unknown),
     )
+    return ObjectiveReport(check.found(), gaps, bench.runs, incomplete)
 
 
 def check_training(
@@ -287,9 +248,14 @@ class _Check:
         self._repeats = self._fits_repeat = False
 
     @property
+    def all_runs(self) -> list[CheckedRun]:
+        """The runs with fresh randomness, of all stages."""
+        return [run for _, pair in self.stages for run in pair]
+
+    @property
     def _may_go_on(self) -> bool:
         """Returns whether further runs make sense: each would take the whole time limit."""
-        return not any(run.kind == "time limit" for _, pair in self.stages for run in pair)
+        return not any(run.kind == "time limit" for run in self.all_runs)
 
     def run(
         self,
@@ -590,19 +556,22 @@ def _in_copies(run: Callable[[], str], seconds: float) -> list[str]:
     context = multiprocessing.get_context("fork")
     barrier = context.Barrier(2)  # what one writes to a file, the other should not read
     copies = []
-    for _ in range(2):
-        receiver, sender = context.Pipe(duplex=False)
-        copy = context.Process(target=_say, args=(run, barrier, sender), daemon=True)
-        copy.start()
-        sender.close()
-        copies.append((copy, receiver))
     outcomes = []
-    for copy, receiver in copies:
-        with contextlib.suppress(EOFError):
-            if receiver.poll(seconds):
-                outcomes.append(receiver.recv())
-        copy.kill()
-        copy.join()
+    try:
+        for _ in range(2):
+            receiver, sender = context.Pipe(duplex=False)
+            copy = context.Process(target=_say, args=(run, barrier, sender), daemon=True)
+            copy.start()
+            sender.close()
+            copies.append((copy, receiver))
+        for _, receiver in copies:
+            with contextlib.suppress(EOFError):
+                if receiver.poll(seconds):
+                    outcomes.append(receiver.recv())
+    finally:  # also where the check is interrupted
+        for copy, _ in copies:
+            copy.kill()
+            copy.join()
     return outcomes
 
 

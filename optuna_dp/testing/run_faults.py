@@ -25,15 +25,33 @@ def of_arguments(objective: Callable[..., Any], count: int) -> Finding | None:
         signature.bind(*range(count))
     except TypeError as error:
         name = getattr(objective, "__name__", type(objective).__name__)
-        called = "the trial alone" if count == 1 else "the trial and the records"
+        if count > 1:
+            called, change = "the trial and the records", _records_as_argument(name)
+        else:
+            called = "the trial alone"
+            change = (
+                "Write an objective(trial), as study.optimize calls it: it suggests what is "
+                "tuned, trains once, and returns the score. Give --data (data=) if it takes the "
+                "records second."
+            )
         return Finding(
-            "arguments",
-            f"{name}{signature} cannot be called with {called}: {error}.",
-            "Write an objective(trial), as study.optimize calls it: it suggests what is tuned, "
-            "trains once, and returns the score. Give --data (data=) only if it takes the records "
-            "second.",
+            "arguments", f"{name}{signature} cannot be called with {called}: {error}.", change
         )
     return None
+
+
+def _records_as_argument(name: str) -> str:
+    """Returns how to change an objective that does not take the records.
+
+    Args:
+        name: Of the objective.
+    """
+    return (
+        f"Two lines change. First `def {name}(trial):` becomes `def {name}(trial, data=DATA):`, "
+        "where DATA is the name that you give as --data, such as DATA = (x, y). Then, as its "
+        "first line, `x, y = data`: all that it uses of the records comes from there. The study "
+        "calls it as before."
+    )
 
 
 def of_endings(runs: Sequence[CheckedRun]) -> Iterator[Finding]:
