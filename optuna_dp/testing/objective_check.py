@@ -17,11 +17,13 @@ from optuna_dp.accounting.events import as_event
 from optuna_dp.errors import InvalidArgumentError, OptunaDPError
 from optuna_dp.testing import (
     check_gaps,
+    exact_attributes,
     gradient_steps,
     library_faults,
     randomness_faults,
     run_faults,
     score_faults,
+    searched_costs,
     training_faults,
 )
 from optuna_dp.testing.checked_run import Bench, CheckedRun
@@ -279,6 +281,9 @@ class _Check:
                         relation = self._bench.relation
                         self.findings += score_faults.of_sizes(pair, variant_run, relation)
                         self.findings += library_faults.of_kept_counts(base, variant_run, relation)
+                        self.findings += score_faults.of_records_in_several_scores(
+                            base, variant_run, stage, self.records
+                        )
         finally:
             self._bench.randomness.restore()
 
@@ -339,7 +344,32 @@ class _Check:
             self.findings += training_faults.of_lengths([*pair, third], stage)
         if self.records and stage.event is not None:
             self.findings += training_faults.of_batches(pair, stage, self.records)
+        if first_run is not None:
+            self._judge_costs(stage, pair, first_run)
+        if self._scores == "private":
+            self._judge_attributes(stage, pair)
         self._judge_repeated(stage, pair, first_run)
+
+    def _judge_costs(self, stage: Stage, pair: list[CheckedRun], first_run: CheckedRun) -> None:
+        """Runs at both ends of the hyperparameters, if what a run spends follows them."""
+        if stage.event is None or not searched_costs.follow_hyperparameters(first_run, pair):
+            return
+        for word, end in searched_costs.at_ends(pair[0]):
+            seed = secrets.randbits(63)
+            run = self._bench.run(f"hyperparameters at their {word} value", stage, seed, end)
+            self.findings += searched_costs.of_run_at_end(word, run, stage, self._scores)
+
+    def _judge_attributes(self, stage: Stage, pair: list[CheckedRun]) -> None:
+        """Looks for scores without noise in attributes, in more runs if there may be some."""
+        runs = list(pair)
+        for _ in range(_CONFIRMATIONS + 1):
+            # Two runs may have one score by chance.
+            if not exact_attributes.scores_without_noise(runs, may_be_equal=True):
+                return
+            seed = secrets.randbits(63)
+            runs.append(self._bench.run("an exact attribute?", stage, seed, pair[0]))
+        places = exact_attributes.scores_without_noise(runs)
+        self.findings += score_faults.of_scores_in_attributes(places)
 
     def _judge_repeated(
         self, stage: Stage, pair: list[CheckedRun], first_run: CheckedRun | None

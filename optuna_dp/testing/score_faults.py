@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 from optuna_dp.exact_values import common_unit, is_share
 from optuna_dp.testing.checked_run import CheckedRun
+from optuna_dp.testing.exact_attributes import are_shares, is_noisy, numbers_in
 from optuna_dp.testing.finding import Finding
 from optuna_dp.testing.stage import Stage
 from optuna_dp.testing.watched_scores import paid_scores, spent_precision
@@ -49,6 +49,40 @@ def of_score_noise(runs: Sequence[CheckedRun], stage: Stage) -> Iterator[Finding
             certain=paid.is_known and not may_be_of_parts,
         )
         return
+
+
+def of_records_in_several_scores(
+    run: CheckedRun, missing: CheckedRun, stage: Stage, records: int
+) -> Iterator[Finding]:
+    """Yields scores that share records, where the event pays for one of them only.
+
+    Each has fewer values if a record is missing, so that they are computed from the records. And
+    together they have more values than there are records.
+
+    Args:
+        run: A run on all records.
+        missing: The same on all but one.
+        stage: What they are runs of.
+        records: How many records there are.
+    """
+    if stage.event is None or len(run.scores) < 2 or len(run.scores) != len(missing.scores):
+        return
+    paid = paid_scores(stage.event, accounted=len(run.spendings))
+    is_paid = spent_precision(run.scores) <= paid.precision * (1.0 + 1e-6)
+    fewer = all(
+        score.records > score_of_missing.records
+        for score, score_of_missing in zip(run.scores, missing.scores, strict=True)
+    )
+    count = sum(score.records for score in run.scores)
+    if is_paid or not paid.is_known or not fewer or count <= records:
+        return
+    yield Finding(
+        "score noise",
+        f"A run computes {len(run.scores)} noisy scores from {count} values of {records} records, "
+        "so records are in two of them, and the event does not pay for both.",
+        "Compose one event for each score (score_event(...)), or score disjoint parts of the "
+        "records.",
+    )
 
 
 def of_sizes(
@@ -189,11 +223,27 @@ def of_frozen(run: CheckedRun, reseeded: CheckedRun) -> Iterator[Finding]:
 
 
 def same_share(run: CheckedRun, second_run: CheckedRun) -> bool:
-    """Whether an attribute is one share in two runs: a setting, or an exact value by chance."""
+    """Returns whether an attribute may be a share of records, which two runs hardly tell."""
+    numbers, second_numbers = numbers_in(run.attributes), numbers_in(second_run.attributes)
     return any(
-        _is_share(value) and value == second_run.attributes.get(key)
-        for key, value in run.attributes.items()
+        is_share(value) and not value.is_integer() and place in second_numbers
+        for place, value in numbers.items()
     )
+
+
+def of_scores_in_attributes(places: Sequence[str]) -> Iterator[Finding]:
+    """Yields an attribute that is a score without its noise.
+
+    Args:
+        places: The attributes that are; see ``exact_attributes.scores_without_noise``.
+    """
+    if places:
+        yield Finding(
+            "exact attribute",
+            f"The user attribute {places[0]!r} is the score before its noise was added.",
+            "Take it out, or keep the noisy score: attributes may be released, and a storage is "
+            "read by others.",
+        )
 
 
 def of_repeated(
@@ -210,16 +260,21 @@ def of_repeated(
     fresh_run = fresh_runs[0]
     if run.value is None or run.value != repeat.value or run.value == fresh_run.value:
         return
+    numbers, repeated_numbers = numbers_in(run.attributes), numbers_in(repeat.attributes)
+    fresh_numbers = [numbers_in(fresh.attributes) for fresh in fresh_runs]
     exact_attributes = [
-        key
-        for key, value in run.attributes.items()
-        if value == repeat.attributes.get(key) and _is_exact(key, value, fresh_runs)
+        place
+        for place, value in numbers.items()
+        if value == repeated_numbers.get(place)
+        and all(place in fresh for fresh in fresh_numbers)
+        and are_shares([value, *(fresh[place] for fresh in fresh_numbers)])
+        and not is_noisy(value, run)
     ]
     if exact_attributes:
         yield Finding(
             "exact attribute",
             f"The user attribute {exact_attributes[0]!r} is a share of a number of records "
-            f"({run.attributes[exact_attributes[0]]!r}).",
+            f"({numbers[exact_attributes[0]]!r}).",
             _ADD_NOISE,
         )
     steps = stage.steps
@@ -236,13 +291,3 @@ def of_repeated(
             "training nothing is added to the score.",
             _ADD_NOISE,
         )
-
-
-def _is_exact(key: str, value: Any, fresh_runs: Sequence[CheckedRun]) -> bool:
-    """Whether an attribute is a share of records, and not the same in every run."""
-    values = [value, *(run.attributes.get(key) for run in fresh_runs)]
-    return all(map(_is_share, values)) and len(set(values)) > 1
-
-
-def _is_share(value: Any) -> bool:
-    return isinstance(value, float) and not value.is_integer() and is_share(value)
