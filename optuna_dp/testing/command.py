@@ -86,14 +86,17 @@ def check(
         from optuna_dp.testing.randomness_faults import of_seeds_at_the_top
         from optuna_dp.testing.run_faults import of_no_main_guard
         from optuna_dp.testing.source_hints import hints_in_source
+        from optuna_dp.testing.study_costs import of_another_cost, study_costs, words
 
+        given_event = None if event is None else _named(module, path, event, "--event")
+        given_plan = None if plan is None else _named(module, path, plan, "--plan")
         is_whole = True
         try:
             with _standard_output_kept(), _termination_as_interrupt():
                 report = check_objective(
                     checked_objective,
-                    None if event is None else _named(module, path, event, "--event"),
-                    plan=None if plan is None else _named(module, path, plan, "--plan"),
+                    given_event,
+                    plan=given_plan,
                     data=None if data is None else _named(module, path, data, "--data"),
                     public_score=public_score,
                     direction="minimize" if minimize else "maximize",
@@ -106,10 +109,26 @@ def check(
     file_findings = [of_no_main_guard()] if starts_a_study else []
     file_findings += [of_seeds_at_the_top(generator_names)] if generator_names else []
     # The whole file, in place of the objective's own lines.
-    file_findings += hints_in_source(Path(path).read_text())
+    source = Path(path).read_text()
+    file_findings += hints_in_source(source)
+    costs = study_costs(module, source)
+    if plan is None:
+        file_findings += of_another_cost(costs, given_event, f"--event {event}")
+    else:
+        file_findings += of_another_cost(costs, given_plan, f"--plan {plan}")
+    not_checked = report.not_checked
+    if event is None and plan is None:
+        not_checked += (words(costs),) if words(costs) else ()
+    elif not costs:
+        not_checked += (
+            "whether the study is charged for the same: no name at the top of the file is given "
+            "to its sampler or callback.",
+        )
     kinds = {finding.name for finding in file_findings}
     objective_findings = [f for f in report.findings if f.certain or f.name not in kinds]
-    report = dataclasses.replace(report, findings=(*file_findings, *objective_findings))
+    report = dataclasses.replace(
+        report, findings=(*file_findings, *objective_findings), not_checked=not_checked
+    )
     typer.echo(report.to_json() if as_json else str(report))
     raise typer.Exit(code=1 if report.fails(strict=strict) else 0 if is_whole else 2)
 

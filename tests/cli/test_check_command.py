@@ -293,3 +293,33 @@ def test_few_threads_compute_unless_the_user_says_how_many(
     done = run(f"{script}:honest", "--event", "event", "--quick")
     assert f"threads: {shown}" in done.stderr
     assert os.environ.get("OMP_NUM_THREADS") == given
+
+
+STUDY = """
+other = odp.gaussian(4.0)
+
+if __name__ == "__main__":
+    study = odp.RandTuneSampler(), odp.PrivacyCallback({name})
+"""
+
+
+@pytest.mark.parametrize(("name", "is_another"), [("other", True), ("event", False)])
+def test_an_event_that_is_not_the_studys_is_a_hint(
+    script: Path, name: str, is_another: bool
+) -> None:
+    script.write_text(SCRIPT + STUDY.format(name=name))
+    done = run(f"{script}:honest", "--event", "event")
+    assert done.exit_code == 0, done.output
+    assert ("The file gives other to its study" in done.stdout) == is_another
+    assert "whether the study is charged for the same" not in done.stdout
+
+
+def test_an_event_that_is_not_found_in_the_study_is_said_as_not_checked(script: Path) -> None:
+    script.write_text(SCRIPT + STUDY.format(name="odp.gaussian(4.0)"))
+    done = run(f"{script}:honest", "--event", "event")
+    assert "not checked: whether the study is charged for the same" in done.stdout
+
+
+def test_the_event_that_the_study_is_given_is_named_where_none_was_given(script: Path) -> None:
+    script.write_text(SCRIPT + STUDY.format(name="event"))
+    assert "--event event" in run(f"{script}:honest").stdout
