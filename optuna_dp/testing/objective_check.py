@@ -91,7 +91,8 @@ def check_objective(
     the first two, in a study in memory that holds other trials. Looked for are fixed seeds, scores
     and attributes without noise, reads of other trials, whatever an earlier run has left, reported
     values and early stops that nothing pays for, exits, hangs, noisy scores that cost more than
-    the event pays for, and what Opacus did beside what the event says. With ``data``, more runs
+    the event pays for, and what Opacus did beside what the event says. If what a run spends
+    follows the hyperparameters, it is run at both ends of their ranges. With ``data``, more runs
     ask whether it fails on other data, how far one record moves a step of its training, who joins
     the batches, whether one record moves the bounds or the other records that a trainer of
     diffprivlib or a DP-EBM is given, and whether a public score depends on records that are not
@@ -307,8 +308,8 @@ class _Check:
             else run_faults.of_endings(pair)
         )
         self.unknown.append(
-            "what takes more runs than two: pilots, exact losses and attributes, and what a run "
-            "leaves for the next. Leave out quick (--quick) for these."
+            "what takes more runs than two: pilots, exact losses and attributes, searched costs, "
+            "and what a run leaves for the next. Leave out quick (--quick) for these."
         )
 
     def found(self) -> tuple[Finding, ...]:
