@@ -67,8 +67,9 @@ _PLOTS = {
     "plot_timeline",
 }
 _RELEASES = {"release", "publish"}
-# Hyperparameters of which a run's cost is made; "eps" is more often that of an optimizer.
-_COSTS = {"epsilon", "target_epsilon", "delta", "noise", "noise_multiplier", "sigma"}
+# Hyperparameters of which a run's cost is made. "eps" is more often that of an optimizer, and
+# "noise" that of a weight, of which the learning rate is made.
+_COSTS = {"epsilon", "target_epsilon", "noise_multiplier"}
 # Arguments that hold a seed, and calls whose first argument is one.
 _SEED_ARGUMENTS = {"random_state", "seed", "random_seed"}
 _SEED_CALLS = {

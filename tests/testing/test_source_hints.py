@@ -215,4 +215,5 @@ def test_a_hyperparameter_that_is_called_epsilon_is_a_hint() -> None:
         )
         == []
     )
+    assert hints_in_source("e = trial.suggest_float('noise', 0.1, 2.0)") == []
     assert hints_in_source("e = trial.suggest_float('adam_epsilon', 1e-9, 1e-7)") == []
