@@ -79,8 +79,8 @@ if TYPE_CHECKING:
     from optuna_dp.releasing.release import Release as Release
     from optuna_dp.releasing.verification import verify as verify
     from optuna_dp.selection_planner.selection_plan import selection_plan as selection_plan
-    from optuna_dp.testing.objective_check import ObjectiveReport as ObjectiveReport
     from optuna_dp.testing.objective_check import check_objective as check_objective
+    from optuna_dp.testing.objective_report import ObjectiveReport as ObjectiveReport
     from optuna_dp.training.fidelity import Fidelity as Fidelity
     from optuna_dp.training.learning_rate import learning_rate as learning_rate
     from optuna_dp.training.public_maps import JoinedMaps as JoinedMaps

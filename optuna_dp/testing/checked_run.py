@@ -34,6 +34,7 @@ from optuna_dp.testing.draws import Draws, is_users
 from optuna_dp.testing.gradient_steps import Steps, watching_optimizers
 from optuna_dp.testing.privacy_warnings import noting_privacy_warnings
 from optuna_dp.testing.randomness import Randomness
+from optuna_dp.testing.stage import Stage
 from optuna_dp.testing.watched_fits import Fit, watching_fits
 from optuna_dp.testing.watched_libraries import Spending, watching_libraries
 from optuna_dp.testing.watched_opacus import OpacusRun, opacus_is_loaded, watching_opacus
@@ -104,21 +105,6 @@ class CheckedRun:
     def drawing(self) -> str:
         """Returns what the run drew and how it ended, whatever its values, to be compared."""
         return repr((self.kind, self.states, self.drawn, self.steps.digest()))
-
-
-@dataclass(frozen=True)
-class Stage:
-    """A kind of run of a study.
-
-    Attributes:
-        name: How a person calls it.
-        number: The number of its trial.
-        event: What it costs; None if not stated.
-    """
-
-    name: str
-    number: int
-    event: Any
 
 
 class Bench:
@@ -197,7 +183,7 @@ class Bench:
                 self.randomness.seed(seed)
                 if draws:
                     run.draws = Draws(lambda: self.randomness.drawn)
-                with run.draws.watching(), _limited(self._limit):
+                with _kept_interrupts(), run.draws.watching(), _limited(self._limit):
                     run.value, run.failure, run.kind = _score(
                         lambda: (objective or self.objective)(trial, run)
                     )
@@ -305,6 +291,37 @@ def _limited(seconds: float | None) -> Iterator[None]:
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0.0)
         signal.signal(signal.SIGALRM, previous_handler)
+
+
+@contextlib.contextmanager
+def _kept_interrupts() -> Iterator[None]:
+    """Raises an interrupt of a run once more at its end, if the run has caught it."""
+    interrupts: list[BaseException] = []
+
+    def noting(handle: Callable[[int, Any], Any]) -> Callable[[int, Any], None]:
+        def note(number: int, frame: Any) -> None:
+            try:
+                handle(number, frame)
+            except BaseException as error:
+                interrupts.append(error)
+                raise
+
+        return note
+
+    handlers: dict[int, Callable[[int, Any], Any]] = {}
+    if threading.current_thread() is threading.main_thread():
+        for number in (signal.SIGINT, signal.SIGTERM):
+            handler = signal.getsignal(number)
+            if callable(handler):
+                handlers[number] = handler
+                signal.signal(number, noting(handler))
+    try:
+        yield
+    finally:
+        for signal_number, handler in handlers.items():
+            signal.signal(signal_number, handler)
+    if interrupts:
+        raise interrupts[0]
 
 
 def can_be_limited() -> bool:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import importlib.util
+import os
+import signal
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -15,6 +17,8 @@ import typer
 
 from optuna_dp.cli.common import AsJson, clear_errors, option
 from optuna_dp.errors import InvalidArgumentError
+
+_MOST_THREADS = 4
 
 
 def check(
@@ -50,6 +54,9 @@ def check(
         bool,
         typer.Option("--quick", help="Run it twice only: fewer faults are looked for."),
     ] = False,
+    strict: Annotated[
+        bool, typer.Option("--strict", help="Hints count as faults: exit code 1.")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Run an objective a few times and look for faults that make its privacy cost untrue.
@@ -57,11 +64,15 @@ def check(
     The file is imported: put the code that starts the study under `if __name__ == "__main__":`.
     Otherwise the import stops there, and the report says so. No budget is spent, but scores
     are printed and the objective's files are written: use made-up data, in an empty folder. Exit
-    code 0: no fault found, which is no proof; 1: faults found; 2: it could not be checked.
+    code 0: no fault found, which is no proof; 1: faults found, or hints with --strict; 2: it could
+    not be checked, or not to the end. If it is interrupted, it prints what it has found so far.
+
+    Half of the cores, and four at most, compute: short runs are slower on more. OMP_NUM_THREADS
+    and torch.set_num_threads change that.
 
     Example: optuna-dp check train.py:objective --plan plan
     """
-    with clear_errors(check, objective="OBJECTIVE"):
+    with clear_errors(check, objective="OBJECTIVE"), _few_threads():
         path, _, name = objective.rpartition(":")
         if not path or not name:
             raise InvalidArgumentError(
@@ -71,30 +82,87 @@ def check(
         checked_objective = _named(module, path, name, "OBJECTIVE")
         # Start-up time: the checks need scipy and more.
         from optuna_dp.testing.objective_check import check_objective
-        from optuna_dp.testing.objective_faults import of_no_main_guard, of_seeds_at_the_top
+        from optuna_dp.testing.objective_report import CheckInterrupted
+        from optuna_dp.testing.randomness_faults import of_seeds_at_the_top
+        from optuna_dp.testing.run_faults import of_no_main_guard
         from optuna_dp.testing.source_hints import hints_in_source
+        from optuna_dp.testing.study_costs import of_another_cost, study_costs, words
 
-        with _standard_output_kept():
-            report = check_objective(
-                checked_objective,
-                None if event is None else _named(module, path, event, "--event"),
-                plan=None if plan is None else _named(module, path, plan, "--plan"),
-                data=None if data is None else _named(module, path, data, "--data"),
-                public_score=public_score,
-                direction="minimize" if minimize else "maximize",
-                time_limit=time_limit,
-                progress=_progress(),
-                quick=quick,
-            )
+        given_event = None if event is None else _named(module, path, event, "--event")
+        given_plan = None if plan is None else _named(module, path, plan, "--plan")
+        is_whole = True
+        try:
+            with _standard_output_kept(), _termination_as_interrupt():
+                report = check_objective(
+                    checked_objective,
+                    given_event,
+                    plan=given_plan,
+                    data=None if data is None else _named(module, path, data, "--data"),
+                    public_score=public_score,
+                    direction="minimize" if minimize else "maximize",
+                    time_limit=time_limit,
+                    progress=_progress(),
+                    quick=quick,
+                )
+        except CheckInterrupted as interrupt:
+            report, is_whole = interrupt.report, False
     file_findings = [of_no_main_guard()] if starts_a_study else []
     file_findings += [of_seeds_at_the_top(generator_names)] if generator_names else []
     # The whole file, in place of the objective's own lines.
-    file_findings += hints_in_source(Path(path).read_text())
+    source = Path(path).read_text()
+    file_findings += hints_in_source(source)
+    costs = study_costs(module, source)
+    if plan is None:
+        file_findings += of_another_cost(costs, given_event, f"--event {event}")
+    else:
+        file_findings += of_another_cost(costs, given_plan, f"--plan {plan}")
+    not_checked = report.not_checked
+    if event is None and plan is None:
+        not_checked += (words(costs),) if words(costs) else ()
+    elif not costs:
+        not_checked += (
+            "whether the study is charged for the same: no name at the top of the file is given "
+            "to its sampler or callback.",
+        )
     kinds = {finding.name for finding in file_findings}
-    objective_findings = [finding for finding in report.findings if finding.name not in kinds]
-    report = dataclasses.replace(report, findings=(*file_findings, *objective_findings))
+    objective_findings = [f for f in report.findings if f.certain or f.name not in kinds]
+    report = dataclasses.replace(
+        report, findings=(*file_findings, *objective_findings), not_checked=not_checked
+    )
     typer.echo(report.to_json() if as_json else str(report))
-    raise typer.Exit(code=0 if report.ok else 1)
+    raise typer.Exit(code=1 if report.fails(strict=strict) else 0 if is_whole else 2)
+
+
+@contextlib.contextmanager
+def _few_threads() -> Iterator[None]:
+    """Limits the threads of numerical libraries that are loaded meanwhile, unless a user did.
+
+    Threads that wait for each other in many short steps take longer than one does: on two cores
+    a check of small networks took 28 to 47 s on one thread, and 50 to 190 s on two.
+    """
+    if "OMP_NUM_THREADS" in os.environ:
+        yield
+        return
+    os.environ["OMP_NUM_THREADS"] = str(min(_MOST_THREADS, max(1, (os.cpu_count() or 1) // 2)))
+    try:
+        yield
+    finally:
+        del os.environ["OMP_NUM_THREADS"]
+
+
+@contextlib.contextmanager
+def _termination_as_interrupt() -> Iterator[None]:
+    """Turns a request to end the process into the exception that Ctrl-C raises, the first time."""
+
+    def interrupt(number: int, frame: Any) -> None:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        raise KeyboardInterrupt("SIGTERM")
+
+    previous_handler = signal.signal(signal.SIGTERM, interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, previous_handler)
 
 
 def _progress() -> Callable[[str], None]:

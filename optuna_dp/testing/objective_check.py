@@ -3,27 +3,38 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import multiprocessing
 import os
 import secrets
 import sys
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from optuna_dp import validation
 from optuna_dp.accounting.events import as_event
 from optuna_dp.errors import InvalidArgumentError, OptunaDPError
-from optuna_dp.testing import gradient_steps
-from optuna_dp.testing import objective_faults as faults
-from optuna_dp.testing.checked_run import Bench, CheckedRun, Stage
+from optuna_dp.testing import (
+    check_gaps,
+    exact_attributes,
+    gradient_steps,
+    library_faults,
+    randomness_faults,
+    run_faults,
+    score_faults,
+    searched_costs,
+    training_faults,
+)
+from optuna_dp.testing.checked_run import Bench, CheckedRun
 from optuna_dp.testing.data_reads import watched
+from optuna_dp.testing.finding import Finding
 from optuna_dp.testing.gradient_canaries import GradientCanaries
 from optuna_dp.testing.made_up_data import records_in, variants, with_odd_record
-from optuna_dp.testing.objective_faults import Finding
+from optuna_dp.testing.objective_report import NO_EVENT, CheckInterrupted, ObjectiveReport
+from optuna_dp.testing.pair_faults import of_pair
 from optuna_dp.testing.source_hints import hints_at
+from optuna_dp.testing.stage import Stage
 
 if TYPE_CHECKING:
     from dp_accounting import dp_event
@@ -61,54 +72,6 @@ _AT_LEAST = 10.0
 _Objective = Callable[[Any, CheckedRun], Any]
 
 
-@dataclass(frozen=True)
-class ObjectiveReport:
-    """What :func:`check_objective` found.
-
-    Attributes:
-        findings: What is wrong, or may be; empty if nothing was found, which proves nothing.
-        not_checked: What could not be looked at, and why, one sentence each.
-        runs: How often the objective was run.
-    """
-
-    findings: tuple[Finding, ...]
-    not_checked: tuple[str, ...]
-    runs: int
-
-    @property
-    def ok(self) -> bool:
-        """Returns whether nothing was found that has to be changed; hints do not count."""
-        return not any(finding.certain for finding in self.findings)
-
-    def check(self) -> None:
-        """Raises ``AssertionError`` with what was found unless :attr:`ok`."""
-        if not self.ok:
-            raise AssertionError(str(self))
-
-    def __str__(self) -> str:
-        lines = [f"{'FAULT' if f.certain else 'hint '} {f}" for f in self.findings]
-        lines += [f"not checked: {sentence}" for sentence in self.not_checked]
-        count = sum(finding.certain for finding in self.findings)
-        summary = "look at the hints; nothing else" if self.findings else "nothing"
-        verdict = f"{count} to mend" if count else f"{summary} found, which proves nothing"
-        return "\n".join([*lines, f"{verdict}; {self.runs} runs of the objective."])
-
-    def to_json(self) -> str:
-        """Returns the report as JSON, for programs."""
-        return json.dumps(
-            {
-                "ok": self.ok,
-                "findings": [
-                    {"name": f.name, "certain": f.certain, "what": f.what, "change": f.change}
-                    for f in self.findings
-                ],
-                "not_checked": list(self.not_checked),
-                "runs": self.runs,
-            },
-            indent=2,
-        )
-
-
 def check_objective(
     objective: Callable[..., Any],
     event: dp_event.DpEvent | None = None,
@@ -128,7 +91,8 @@ def check_objective(
     the first two, in a study in memory that holds other trials. Looked for are fixed seeds, scores
     and attributes without noise, reads of other trials, whatever an earlier run has left, reported
     values and early stops that nothing pays for, exits, hangs, noisy scores that cost more than
-    the event pays for, and what Opacus did beside what the event says. With ``data``, more runs
+    the event pays for, and what Opacus did beside what the event says. If what a run spends
+    follows the hyperparameters, it is run at both ends of their ranges. With ``data``, more runs
     ask whether it fails on other data, how far one record moves a step of its training, who joins
     the batches, whether one record moves the bounds or the other records that a trainer of
     diffprivlib or a DP-EBM is given, and whether a public score depends on records that are not
@@ -154,6 +118,8 @@ def check_objective(
 
     Raises:
         InvalidArgumentError: If an argument is not allowed.
+        KeyboardInterrupt: If it is interrupted. It shows what was found before, and has it as
+            ``report``.
 
     Example:
         >>> import random, optuna_dp as odp
@@ -189,10 +155,12 @@ def check_objective(
         )
     data_variants = variants(data) if data is not None else []
     stages = _stages(event, plan)
-    wrong_call = faults.of_arguments(objective, 1 if data is None else 2)
+    incomplete = (NO_EVENT,) if event is None and plan is None else ()
+    wrong_call = run_faults.of_arguments(objective, 1 if data is None else 2)
     if wrong_call is not None:
         nothing_else = "everything else: the objective could not be called."
-        return ObjectiveReport((wrong_call, *hints_at(objective)), (nothing_else,), 0)
+        findings = (wrong_call, *hints_at(objective))
+        return ObjectiveReport(findings, (nothing_else,), 0, incomplete)
 
     def on(records: Any) -> _Objective:
         if data is None:
@@ -201,28 +169,33 @@ def check_objective(
 
     bench = Bench(on(data), plan, direction, time_limit, progress or (lambda words: None))
     check = _Check(bench, "public" if public_score else "private", data)
-    if quick:
-        check.run_quickly(stages[-1])
-    else:
-        check.run(stages, on, data_variants)
-    if plan is not None and not any(run.asked for _, pair in check.stages for run in pair):
-        check.findings.append(faults.of_no_fidelity())
+    try:
+        if quick:
+            check.run_quickly(stages[-1])
+        else:
+            check.run(stages, on, data_variants)
+    except KeyboardInterrupt as interrupt:
+        reason = f"interrupted{f' ({interrupt})' if str(interrupt) else ''} in run {bench.runs}"
+        check.findings += hints_at(objective)
+        unknown = "what the interrupted run and those that were to come would have shown."
+        raise CheckInterrupted(
+            ObjectiveReport(check.found(), (unknown,), bench.runs, (reason, *incomplete))
+        ) from interrupt
+    if plan is not None and not any(run.asked for run in check.all_runs):
+        check.findings.append(run_faults.of_no_fidelity())
     check.findings += hints_at(objective)
-    return ObjectiveReport(
-        check.found(),
-        (
-            *faults.not_checked(check.stages, check.records, check.moved),
-            *faults.not_checked_of_origins(
-                [run for _, pair in check.stages for run in pair],
-                "public" if public_score else "private",
-                check.records,
-                record_moves_a_fit=check.fits_moved,
-                record_is_untouched=check.was_untouched,
-            ),
-            *dict.fromkeys(check.unknown),
+    gaps = (
+        *check_gaps.not_checked(check.stages, check.records, check.moved),
+        *check_gaps.not_checked_of_origins(
+            check.all_runs,
+            "public" if public_score else "private",
+            check.records,
+            record_moves_a_fit=check.fits_moved,
+            record_is_untouched=check.was_untouched,
         ),
-        bench.runs,
+        *dict.fromkeys(check.unknown),
     )
+    return ObjectiveReport(check.found(), gaps, bench.runs, incomplete)
 
 
 def check_training(
@@ -254,7 +227,9 @@ def check_training(
     check = _Check(bench, "none", data)
     check.run(_stages(event, None), on, [])
     gaps = [] if check.moved else [CLIPPING]
-    if not any(faults.batches_seen(pair, stage, check.records) for stage, pair in check.stages):
+    if not any(
+        training_faults.batches_seen(pair, stage, check.records) for stage, pair in check.stages
+    ):
         gaps.append(BATCHES)
     return check.found(), gaps
 
@@ -276,9 +251,14 @@ class _Check:
         self._repeats = self._fits_repeat = False
 
     @property
+    def all_runs(self) -> list[CheckedRun]:
+        """The runs with fresh randomness, of all stages."""
+        return [run for _, pair in self.stages for run in pair]
+
+    @property
     def _may_go_on(self) -> bool:
         """Returns whether further runs make sense: each would take the whole time limit."""
-        return not any(run.kind == "time limit" for _, pair in self.stages for run in pair)
+        return not any(run.kind == "time limit" for run in self.all_runs)
 
     def run(
         self,
@@ -296,12 +276,15 @@ class _Check:
                 for words, variant in data_variants:
                     seed = secrets.randbits(63)
                     variant_run = self._bench.run(words, stage, seed, base, objective=on(variant))
-                    self.findings += faults.of_other_data(words, variant_run, base)
+                    self.findings += run_faults.of_other_data(words, variant_run, base)
                     if records_in(variant) < self.records:
                         pair = self.stages[-1][1]
                         relation = self._bench.relation
-                        self.findings += faults.of_sizes(pair, variant_run, relation)
-                        self.findings += faults.of_kept_counts(base, variant_run, relation)
+                        self.findings += score_faults.of_sizes(pair, variant_run, relation)
+                        self.findings += library_faults.of_kept_counts(base, variant_run, relation)
+                        self.findings += score_faults.of_records_in_several_scores(
+                            base, variant_run, stage, self.records
+                        )
         finally:
             self._bench.randomness.restore()
 
@@ -320,13 +303,13 @@ class _Check:
         finally:
             self._bench.randomness.restore()
         self.findings += (
-            faults.of_pair(pair, None, stage, self._scores)
+            of_pair(pair, None, stage, self._scores)
             if self._may_go_on
-            else faults.of_endings(pair)
+            else run_faults.of_endings(pair)
         )
         self.unknown.append(
-            "what takes more runs than two: pilots, exact losses and attributes, and what a run "
-            "leaves for the next. Leave out quick (--quick) for these."
+            "what takes more runs than two: pilots, exact losses and attributes, searched costs, "
+            "and what a run leaves for the next. Leave out quick (--quick) for these."
         )
 
     def found(self) -> tuple[Finding, ...]:
@@ -353,16 +336,41 @@ class _Check:
                 model_run = pair[0] if pair else None
                 pair.append(bench.run("fresh randomness", stage, seed, model_run, draws=True))
         if not self._may_go_on:
-            self.findings += faults.of_endings(pair)
+            self.findings += run_faults.of_endings(pair)
             return
-        self.findings += faults.of_pair(pair, first_run, stage, self._scores)
-        if self._scores != "public" and faults.may_have_stopped(pair, stage):
+        self.findings += of_pair(pair, first_run, stage, self._scores)
+        if self._scores != "public" and training_faults.may_have_stopped(pair, stage):
             seed = secrets.randbits(63)
             third = bench.run("as short as the one before?", stage, seed, pair[0])
-            self.findings += faults.of_lengths([*pair, third], stage)
+            self.findings += training_faults.of_lengths([*pair, third], stage)
         if self.records and stage.event is not None:
-            self.findings += faults.of_batches(pair, stage, self.records)
+            self.findings += training_faults.of_batches(pair, stage, self.records)
+        if first_run is not None:
+            self._judge_costs(stage, pair, first_run)
+        if self._scores == "private":
+            self._judge_attributes(stage, pair)
         self._judge_repeated(stage, pair, first_run)
+
+    def _judge_costs(self, stage: Stage, pair: list[CheckedRun], first_run: CheckedRun) -> None:
+        """Runs at both ends of the hyperparameters, if what a run spends follows them."""
+        if stage.event is None or not searched_costs.follow_hyperparameters(first_run, pair):
+            return
+        for word, end in searched_costs.at_ends(pair[0]):
+            seed = secrets.randbits(63)
+            run = self._bench.run(f"hyperparameters at their {word} value", stage, seed, end)
+            self.findings += searched_costs.of_run_at_end(word, run, stage, self._scores)
+
+    def _judge_attributes(self, stage: Stage, pair: list[CheckedRun]) -> None:
+        """Looks for scores without noise in attributes, in more runs if there may be some."""
+        runs = list(pair)
+        for _ in range(_CONFIRMATIONS + 1):
+            # Two runs may have one score by chance.
+            if not exact_attributes.scores_without_noise(runs, may_be_equal=True):
+                return
+            seed = secrets.randbits(63)
+            runs.append(self._bench.run("an exact attribute?", stage, seed, pair[0]))
+        places = exact_attributes.scores_without_noise(runs)
+        self.findings += score_faults.of_scores_in_attributes(places)
 
     def _judge_repeated(
         self, stage: Stage, pair: list[CheckedRun], first_run: CheckedRun | None
@@ -373,7 +381,7 @@ class _Check:
 
         repeat = repeated(0, pair[0])
         self._fits_repeat = bool(repeat.fits) and pair[0].fits == repeat.fits
-        library = faults.noise_that_is_not_repeated(pair)
+        library = library_faults.noise_that_is_not_repeated(pair)
         if library:
             self.unknown.append(
                 "what a run leaves for the next, and exact losses and attributes: "
@@ -389,10 +397,10 @@ class _Check:
         if not self._repeats and (
             self._first_of_settings_differs(stage) or self._drifts(stage, pair[0])
         ):
-            self.findings.append(faults.of_what_is_left())
+            self.findings.append(randomness_faults.of_what_is_left())
         elif changes:
             if not self._repeats and self._scores == "private":
-                self.findings += faults.of_equal_scores([pair[1], repeat], pair, stage)
+                self.findings += score_faults.of_equal_scores([pair[1], repeat], pair, stage)
 
             def is_settled(number: int, before: CheckedRun, after: CheckedRun) -> bool:
                 """Returns whether a run first drew otherwise, and then always gives the same."""
@@ -403,7 +411,7 @@ class _Check:
 
             # It may be a library that begins otherwise than it goes on.
             if any(is_settled(*change) for change in changes):
-                self.findings.append(replace(faults.of_what_is_left(), certain=False))
+                self.findings.append(replace(randomness_faults.of_what_is_left(), certain=False))
             else:
                 self.unknown.append(
                     "what a run leaves for the next: with the same randomness it gives something "
@@ -411,12 +419,12 @@ class _Check:
                 )
         elif self._scores == "private" and not any(run.reads for run in pair):
             fresh_runs = [pair[1]]
-            if faults.same_share(*pair):
+            if score_faults.same_share(*pair):
                 seed = secrets.randbits(63)
                 fresh_runs.append(self._bench.run("an equal attribute?", stage, seed, pair[0]))
-            faults_of_repeats = list(faults.of_repeated(pair[0], repeat, fresh_runs, stage))
-            if not faults_of_repeats and faults.may_be_frozen(pair, self.findings):
-                faults_of_repeats += faults.of_frozen(
+            faults_of_repeats = list(score_faults.of_repeated(pair[0], repeat, fresh_runs, stage))
+            if not faults_of_repeats and score_faults.may_be_frozen(pair, self.findings):
+                faults_of_repeats += score_faults.of_frozen(
                     pair[0], self._with_fresh_end(stage, pair[0])
                 )
             self.findings += faults_of_repeats
@@ -488,13 +496,15 @@ class _Check:
             )
             faults_of_record = []
             if sees_steps:
-                fault = faults.of_neighbour(base, odd, stage)
+                fault = training_faults.of_neighbour(base, odd, stage)
                 faults_of_record += [] if fault is None else [fault]
                 step_moves += fault is not None or not gradient_steps.same(base.steps, odd.steps)
             if self._fits_repeat:
-                faults_of_record += faults.of_replaced_in_fits(base, odd, stage, self._scores)
+                faults_of_record += library_faults.of_replaced_in_fits(
+                    base, odd, stage, self._scores
+                )
                 fit_moves += base.fits != odd.fits
-            if faults.is_same_training(base, odd):
+            if training_faults.is_same_training(base, odd):
                 untouched.append((odd, on_odd))
             self.findings += faults_of_record
             has_enough = step_moves >= len(_SCALES) or fit_moves >= _ENOUGH_FITS
@@ -515,7 +525,7 @@ class _Check:
                         "randomness they are not the same."
                     )
                     return
-                self.findings.append(faults.of_score_of_untouched(base, stage))
+                self.findings.append(score_faults.of_score_of_untouched(base, stage))
                 return
 
     def _both_repeat(self, base: CheckedRun, odd: CheckedRun, on_odd: _Objective) -> bool:
@@ -577,19 +587,22 @@ def _in_copies(run: Callable[[], str], seconds: float) -> list[str]:
     context = multiprocessing.get_context("fork")
     barrier = context.Barrier(2)  # what one writes to a file, the other should not read
     copies = []
-    for _ in range(2):
-        receiver, sender = context.Pipe(duplex=False)
-        copy = context.Process(target=_say, args=(run, barrier, sender), daemon=True)
-        copy.start()
-        sender.close()
-        copies.append((copy, receiver))
     outcomes = []
-    for copy, receiver in copies:
-        with contextlib.suppress(EOFError):
-            if receiver.poll(seconds):
-                outcomes.append(receiver.recv())
-        copy.kill()
-        copy.join()
+    try:
+        for _ in range(2):
+            receiver, sender = context.Pipe(duplex=False)
+            copy = context.Process(target=_say, args=(run, barrier, sender), daemon=True)
+            copy.start()
+            sender.close()
+            copies.append((copy, receiver))
+        for _, receiver in copies:
+            with contextlib.suppress(EOFError):
+                if receiver.poll(seconds):
+                    outcomes.append(receiver.recv())
+    finally:  # also where the check is interrupted
+        for copy, _ in copies:
+            copy.kill()
+            copy.join()
     return outcomes
 
 

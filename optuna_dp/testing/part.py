@@ -6,7 +6,10 @@ register(
     Part(
         name="audits",
         modules={"testing": "optuna_dp.testing"},
-        names={"optuna_dp.testing.objective_check": "ObjectiveReport check_objective"},
+        names={
+            "optuna_dp.testing.objective_check": "check_objective",
+            "optuna_dp.testing.objective_report": "ObjectiveReport",
+        },
         commands=(
             CommandEntry(
                 function="optuna_dp.testing.command:check",

@@ -12,7 +12,9 @@ import textwrap
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from optuna_dp.testing.objective_faults import Finding
+from optuna_dp.testing.finding import Finding
+from optuna_dp.testing.source_statistics import statistics_of_records
+from optuna_dp.testing.source_syntax import called, in_words
 
 # Calls by the last part of their name: the kind of hint, what may be wrong, and what to do.
 _CALLS = {
@@ -55,6 +57,19 @@ _TRAINS = {"backward", "step"}
 _KEEPS = {"state_dict", "save", "save_pretrained", "save_checkpoint"}
 # Noisy scores, which are divided by a public number.
 _SCORES = {"private_accuracy", "private_mean", "score"}
+# Results of a study, plots of them, and what makes a release of them.
+_RESULTS = {"best_params", "best_value", "best_values", "best_trial", "best_trials"}
+_RESULTS |= {"trials_dataframe"}
+_PLOTS = {
+    *("plot_contour", "plot_edf", "plot_hypervolume_history", "plot_intermediate_values"),
+    *("plot_optimization_history", "plot_parallel_coordinate", "plot_param_importances"),
+    *("plot_pareto_front", "plot_rank", "plot_slice", "plot_terminator_improvement"),
+    "plot_timeline",
+}
+_RELEASES = {"release", "publish"}
+# Hyperparameters of which a run's cost is made. "eps" is more often that of an optimizer, and
+# "noise" that of a weight, of which the learning rate is made.
+_COSTS = {"epsilon", "target_epsilon", "noise_multiplier"}
 # Arguments that hold a seed, and calls whose first argument is one.
 _SEED_ARGUMENTS = {"random_state", "seed", "random_seed"}
 _SEED_CALLS = {
@@ -79,22 +94,25 @@ def hints_in_source(source: str) -> list[Finding]:
     calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call)]
     hinted: set[tuple[str, int]] = set()
     for name, (kind, problem, change) in _CALLS.items():
-        places = {(kind, call.lineno) for call in calls if _called(call) == name} - hinted
+        places = {(kind, call.lineno) for call in calls if called(call) == name} - hinted
         lines = sorted(line for _, line in places)
         hinted |= places
         if lines:
             hints.append(
-                Finding(kind, f"{name} ({_in_words(lines)}) {problem}", change, False, name)
+                Finding(kind, f"{name} ({in_words(lines)}) {problem}", change, False, name)
             )
     hints += _in_training_loops(tree, {hint.name for hint in hints})
     hints += _of_sizes(calls)
     hints += _kept_across_runs(tree)
+    hints += statistics_of_records(tree)
+    hints += _unreleased_results(tree, calls)
+    hints += _searched_costs(calls)
     lines = sorted({call.lineno for call in calls if _has_literal_seed(call)})
     if lines:
         hints.append(
             Finding(
                 "literal seed",
-                f"A number in the source is a seed ({_in_words(lines)}). If noise or batches come "
+                f"A number in the source is a seed ({in_words(lines)}). If noise or batches come "
                 "from it, whoever reads the source can repeat and subtract them.",
                 "Take the seed out, unless it is of public things only, such as a split or the "
                 "first weights.",
@@ -141,7 +159,7 @@ def _in_training_loops(tree: ast.AST, hint_names: set[str]) -> Iterator[Finding]
     if keeps and "checkpoint" not in hint_names:
         yield Finding(
             "checkpoint",
-            f"The training keeps the weights on a condition ({_in_words(sorted(keeps))}). If a "
+            f"The training keeps the weights on a condition ({in_words(sorted(keeps))}). If a "
             "score without noise decides, no guarantee covers it.",
             "Keep the last weights, or an average of the last ones.",
             certain=False,
@@ -150,7 +168,7 @@ def _in_training_loops(tree: ast.AST, hint_names: set[str]) -> Iterator[Finding]
     if stops and "early stop" not in hint_names:
         yield Finding(
             "early stop",
-            f"The training ends on a condition ({_in_words(sorted(stops))}). If a score or a loss "
+            f"The training ends on a condition ({in_words(sorted(stops))}). If a score or a loss "
             "of private records decides, no guarantee covers it.",
             "Take all steps of the run, and keep the last weights.",
             certain=False,
@@ -163,14 +181,14 @@ def _of_sizes(calls: list[ast.Call]) -> Iterator[Finding]:
     lines = sorted(
         call.lineno
         for call in calls
-        if _called(call) in _SCORES
+        if called(call) in _SCORES
         for keyword in call.keywords
         if keyword.arg == "size" and _is_length(keyword.value)
     )
     if lines:
         yield Finding(
             "size of the score",
-            f"A score is divided by the length of an array ({_in_words(lines)}). If a record may "
+            f"A score is divided by the length of an array ({in_words(lines)}). If a record may "
             "be added or removed, the number of private records is private.",
             "Give a number that was fixed beforehand: size=1000, not size=len(y).",
             certain=False,
@@ -182,7 +200,7 @@ def _is_length(node: ast.expr) -> bool:
     """Returns whether an expression is ``len(a)`` or ``a.shape[0]``."""
     if isinstance(node, ast.Subscript):
         return isinstance(node.value, ast.Attribute) and node.value.attr == "shape"
-    return isinstance(node, ast.Call) and _called(node) == "len"
+    return isinstance(node, ast.Call) and called(node) == "len"
 
 
 def _kept_across_runs(tree: ast.AST) -> Iterator[Finding]:
@@ -207,7 +225,7 @@ def _kept_across_runs(tree: ast.AST) -> Iterator[Finding]:
             elif (
                 isinstance(node, ast.Assign)
                 and isinstance(node.value, ast.Call)
-                and _called(node.value) in {"max", "min"}
+                and called(node.value) in {"max", "min"}
                 and _stored_roots(node) & outer_names & _roots_in(node.value)
             ):
                 lines.add(node.lineno)
@@ -215,11 +233,64 @@ def _kept_across_runs(tree: ast.AST) -> Iterator[Finding]:
         yield Finding(
             "kept across runs",
             "The objective keeps the better of two in a variable that outlives the run "
-            f"({_in_words(sorted(lines))}). If a later run starts with it, or scores it, no "
+            f"({in_words(sorted(lines))}). If a later run starts with it, or scores it, no "
             "guarantee covers that run.",
             "Make what a run uses inside the objective. The best run is chosen by release().",
             certain=False,
             about="kept across runs",
+        )
+
+
+def _unreleased_results(tree: ast.AST, calls: list[ast.Call]) -> Iterator[Finding]:
+    """Yields a hint at results of a study that are shown or used, where nothing is released."""
+    if any(called(call) in _RELEASES for call in calls):
+        return
+    in_objectives = {
+        node
+        for function in ast.walk(tree)
+        if isinstance(function, ast.FunctionDef)
+        and [argument.arg for argument in function.args.args][:1] == ["trial"]
+        for node in ast.walk(function)  # what a run reads of other trials is seen in the run
+    }
+    lines = {
+        node.lineno
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Attribute)
+        and node not in in_objectives
+        and (node.attr in _RESULTS or (node.attr == "trials" and "study" in ast.unparse(node)))
+    }
+    lines |= {call.lineno for call in calls if called(call) in _PLOTS}
+    if lines:
+        yield Finding(
+            "unreleased results",
+            f"Results of the study are shown or used ({in_words(sorted(lines))}), and release() "
+            "is not called in the source. A guarantee covers what release() returns, and nothing "
+            "else.",
+            "Show and use what odp.release(study) returns: release.params, release.value.",
+            certain=False,
+            about="unreleased results",
+        )
+
+
+def _searched_costs(calls: list[ast.Call]) -> Iterator[Finding]:
+    """Yields a hint at hyperparameters that are called like what a run spends."""
+    if any(called(call) == "worst_case" for call in calls):
+        return
+    lines = sorted(
+        call.lineno
+        for call in calls
+        if called(call).startswith("suggest_")
+        for argument in (*call.args[:1], *(k.value for k in call.keywords if k.arg == "name"))
+        if isinstance(argument, ast.Constant) and argument.value in _COSTS
+    )
+    if lines:
+        yield Finding(
+            "searched cost",
+            f"A hyperparameter is called like what a run spends ({in_words(lines)}). Every run is "
+            "charged for the one event that is stated.",
+            "Fix it for all runs, or state the worst of all: odp.worst_case(...).",
+            certain=False,
+            about="searched cost",
         )
 
 
@@ -272,19 +343,11 @@ def _roots_in(tree: ast.AST) -> set[str]:
 
 
 def _calls_one_of(tree: ast.AST, names: set[str]) -> bool:
-    return any(isinstance(node, ast.Call) and _called(node) in names for node in ast.walk(tree))
-
-
-def _called(call: ast.Call) -> str:
-    """Returns the last part of the name that is called."""
-    function = call.func
-    if isinstance(function, ast.Attribute):
-        return function.attr
-    return function.id if isinstance(function, ast.Name) else ""
+    return any(isinstance(node, ast.Call) and called(node) in names for node in ast.walk(tree))
 
 
 def _has_literal_seed(call: ast.Call) -> bool:
-    name = _called(call)
+    name = called(call)
     if name in _SEEDED_WITHOUT_HARM:
         return False
     return any(map(_is_whole, _seeds(call, name)))
@@ -304,7 +367,3 @@ def _is_whole(node: ast.expr) -> bool:
         and isinstance(node.value, int)
         and not isinstance(node.value, bool)
     )
-
-
-def _in_words(lines: list[int]) -> str:
-    return f"line{'s' if len(lines) > 1 else ''} {', '.join(map(str, lines[:5]))}"

@@ -15,8 +15,8 @@ from optuna_dp.accounting.events import as_event, dp_sgd
 from optuna_dp.accounting.guarantee import Guarantee
 from optuna_dp.errors import InvalidArgumentError
 from optuna_dp.testing import gradient_canaries as gradients
+from optuna_dp.testing.finding import Finding
 from optuna_dp.testing.objective_check import BATCHES, CLIPPING, NORMALISATION, check_training
-from optuna_dp.testing.objective_faults import Finding
 from optuna_dp.testing.stated_training import StatedTraining, training_in
 
 Verdict = Literal["violates", "not refuted", "too weak to tell"]

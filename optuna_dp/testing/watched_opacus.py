@@ -33,6 +33,7 @@ class OpacusRun:
             clipping norm.
         precision: Relative standard error of each of ``noise``.
         sample_rates: Of the Poisson loaders that were made.
+        stated_noise: Noise multipliers of its optimizers, by their own word.
         samples: Some of the noise of each step, in clipping norms.
     """
 
@@ -42,6 +43,7 @@ class OpacusRun:
         self.noise: list[float] = []
         self.precision: list[float] = []
         self.sample_rates: set[float] = set()
+        self.stated_noise: set[float] = set()
         self.samples: list[FloatArray] = []
         self._pending = 0
         self._at_end = at_end
@@ -66,6 +68,7 @@ class OpacusRun:
         """Notes a step's noise, flat, in units of the gradient's sum."""
         scale = float(np.linalg.norm(np.atleast_1d(optimizer.max_grad_norm)))
         values = noise.detach().cpu().double().numpy()
+        self.stated_noise.add(float(optimizer.noise_multiplier))
         self.noise.append(float(np.sqrt(np.mean(values**2))) / scale)
         self.precision.append(1.0 / math.sqrt(2.0 * values.size))
         self.samples.append(values[:_SAMPLE] / scale)

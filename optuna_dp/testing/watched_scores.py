@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
+import numpy as np
 from dp_accounting import dp_event
 
 from optuna_dp import scoring
@@ -28,10 +29,21 @@ class NoisyScore(NamedTuple):
     Attributes:
         noise_multiplier: Of its noise, in contributions of one record.
         size: The number that its sum was divided by.
+        value: The score.
+        records: How many values it was computed from, one for each record.
+        total: Their sum without noise, each clipped to the range.
     """
 
     noise_multiplier: float
     size: int
+    value: float
+    records: int
+    total: float
+
+    def without_noise(self) -> tuple[float, ...]:
+        """Returns what it would be without noise: as a mean, in per cent, and as a sum."""
+        means = (self.total / self.size, self.total / max(1, self.records))
+        return (*means, *(100.0 * mean for mean in means), self.total)
 
 
 @contextmanager
@@ -46,7 +58,20 @@ def watching_scores(scores: list[NoisyScore]) -> Iterator[None]:
     @functools.wraps(original)
     def noting(*arguments: Any, **settings: Any) -> float:
         value = original(*arguments, **settings)
-        scores.append(NoisyScore(float(settings["noise_multiplier"]), int(settings["size"])))
+        # The original has accepted them, and taken what is no number as one end of the range.
+        values = np.asarray(settings.get("values", *arguments[:1]), dtype=np.float64)
+        low, high = settings["lower"], settings["upper"]
+        end = high if settings.get("nan_as") == "upper" else low
+        clipped = np.clip(np.where(np.isnan(values), end, values), low, high)
+        scores.append(
+            NoisyScore(
+                float(settings["noise_multiplier"]),
+                int(settings["size"]),
+                value,
+                len(values),
+                math.fsum(clipped),
+            )
+        )
         return value
 
     _put(noting, in_place_of=original)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from pathlib import Path
 
@@ -12,6 +13,8 @@ from typer.testing import CliRunner
 from optuna_dp.cli import app
 
 SCRIPT = """
+import os
+import signal
 import sys
 import threading
 import time
@@ -45,6 +48,18 @@ def hangs(trial):
             time.sleep(1)
         except Exception:
             pass
+
+number = 0
+
+def is_interrupted(trial):
+    global number
+    number += 1
+    try:
+        if number == 4:
+            os.kill(os.getpid(), signal.SIGTERM)
+        return exact(trial)
+    except BaseException:  # as libraries catch Ctrl-C
+        return 0.5
 
 def leaves_a_thread(trial):
     stop = threading.Event()
@@ -199,4 +214,112 @@ def test_a_seed_at_the_top_of_the_script_is_pointed_out(
     done = run(f"{script}:honest", "--event", "event")
     assert done.exit_code == 0, done.output
     assert ("seed at the top" in done.stdout) == seeds
-    assert ("look at the hints; nothing else found" in done.stdout) == seeds
+    assert ("no faults to mend and 2 hints to look at" in done.stdout) == seeds
+
+
+def test_hints_fail_a_strict_check_only(script: Path) -> None:
+    script.write_text(SCRIPT.replace("event =", "np.random.seed(0)\nevent ="))
+    assert run(f"{script}:honest", "--event", "event").exit_code == 0
+    assert run(f"{script}:honest", "--event", "event", "--strict").exit_code == 1
+
+
+def test_a_check_without_an_event_is_called_incomplete_first(script: Path) -> None:
+    first_line = run(f"{script}:honest").stdout.splitlines()[0]
+    assert first_line.startswith("incomplete: no event and no plan was given")
+    assert "its noise, steps, batches, clipping" in first_line
+    assert "incomplete" not in run(f"{script}:honest", "--event", "event").stdout
+
+
+def test_faults_come_before_the_hints_of_the_file(script: Path) -> None:
+    script.write_text(SCRIPT.replace("event =", "np.random.seed(0)\nevent ="))
+    lines = run(f"{script}:exact", "--event", "event").stdout.splitlines()
+    assert lines[0] == "2 faults to mend and 2 hints to look at; 5 runs of the objective."
+    assert [line[:5] for line in lines[1:5]] == ["FAULT", "FAULT", "hint ", "hint "]
+
+
+def test_an_interrupted_check_prints_what_it_has_found(script: Path) -> None:
+    done = run(f"{script}:is_interrupted", "--event", "event")
+    assert done.exit_code == 1, done.output
+    lines = done.stdout.splitlines()
+    assert lines[0].startswith("incomplete: interrupted (SIGTERM) in run 4. 2 faults to mend")
+    assert "FAULT repeated score" in done.stdout
+
+
+def test_an_interrupted_check_that_found_nothing_is_no_success(script: Path) -> None:
+    script.write_text(SCRIPT.replace("return exact(trial)", "return honest(trial)"))
+    done = run(f"{script}:is_interrupted", "--event", "event")
+    assert done.exit_code == 2, done.output
+    assert "nothing found, which proves nothing; 4 runs" in done.stdout
+
+
+def test_a_fault_stays_where_the_file_has_a_hint_of_its_name(script: Path) -> None:
+    script.write_text(
+        SCRIPT
+        + "rows = records.repeat(20)\n"
+        + "plan = odp.plan_budget(\n"
+        + "    epsilon=3.0, records=60, batch_size=5, epochs=1, pilots=0, score='training',\n"
+        + "    neighboring_relation='add_or_remove_one')\n"
+        + "def by_length(trial, rows):\n"
+        + "    right = [trial.suggest_float('x', 0, 1) > 0.5] * len(rows)\n"
+        + "    noise = odp.fidelity(trial).score_noise_multiplier\n"
+        + "    size = {'size': len(rows), 'noise_multiplier': noise}\n"
+        + "    return odp.scoring.private_accuracy(right, **size)\n"
+        + "def hinted():\n"
+        + "    odp.scoring.private_accuracy([], size=len(rows), noise_multiplier=1.0)\n"
+    )
+    report = json.loads(
+        run(f"{script}:by_length", "--plan", "plan", "--data", "rows", "--json").stdout
+    )
+    sizes = [f["certain"] for f in report["findings"] if f["name"] == "size of the score"]
+    assert True in sizes
+
+
+def test_data_that_an_objective_does_not_take_is_answered_with_two_lines(script: Path) -> None:
+    done = run(f"{script}:honest", "--event", "event", "--data", "records")
+    assert done.exit_code == 1, done.output
+    assert "`def honest(trial, data=DATA):`" in done.stdout
+    assert "`x, y = data`" in done.stdout
+
+
+@pytest.mark.parametrize(("given", "shown"), [(None, "4"), ("7", "7")])
+def test_few_threads_compute_unless_the_user_says_how_many(
+    script: Path, monkeypatch: pytest.MonkeyPatch, given: str | None, shown: str
+) -> None:
+    monkeypatch.setenv("OMP_NUM_THREADS", given or "")
+    if given is None:
+        monkeypatch.delenv("OMP_NUM_THREADS")
+    monkeypatch.setattr("os.cpu_count", lambda: 64)
+    script.write_text(SCRIPT + "print('threads:', os.environ['OMP_NUM_THREADS'])\n")
+    done = run(f"{script}:honest", "--event", "event", "--quick")
+    assert f"threads: {shown}" in done.stderr
+    assert os.environ.get("OMP_NUM_THREADS") == given
+
+
+STUDY = """
+other = odp.gaussian(4.0)
+
+if __name__ == "__main__":
+    study = odp.RandTuneSampler(), odp.PrivacyCallback({name})
+"""
+
+
+@pytest.mark.parametrize(("name", "is_another"), [("other", True), ("event", False)])
+def test_an_event_that_is_not_the_studys_is_a_hint(
+    script: Path, name: str, is_another: bool
+) -> None:
+    script.write_text(SCRIPT + STUDY.format(name=name))
+    done = run(f"{script}:honest", "--event", "event")
+    assert done.exit_code == 0, done.output
+    assert ("The file gives other to its study" in done.stdout) == is_another
+    assert "whether the study is charged for the same" not in done.stdout
+
+
+def test_an_event_that_is_not_found_in_the_study_is_said_as_not_checked(script: Path) -> None:
+    script.write_text(SCRIPT + STUDY.format(name="odp.gaussian(4.0)"))
+    done = run(f"{script}:honest", "--event", "event")
+    assert "not checked: whether the study is charged for the same" in done.stdout
+
+
+def test_the_event_that_the_study_is_given_is_named_where_none_was_given(script: Path) -> None:
+    script.write_text(SCRIPT + STUDY.format(name="event"))
+    assert "--event event" in run(f"{script}:honest").stdout

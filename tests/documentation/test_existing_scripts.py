@@ -79,5 +79,5 @@ def test_the_hints_that_the_page_shows_are_those_of_the_check() -> None:
     found = {
         (hint.name, line) for hint in hints for line in re.findall(r"\(line (\d+)\)", hint.what)
     }
-    assert len(shown) == 4
+    assert len(shown) == 6
     assert shown <= found

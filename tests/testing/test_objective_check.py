@@ -237,7 +237,7 @@ DRIFTING = ("a global", "an array", "a count", "a closure", "an attribute")
 PLANTED = {
     "a seed of numpy": (seeds_numpy, ["fixed seed", "literal seed"]),
     "a seed of random": (seeds_random, ["fixed seed", "literal seed"]),
-    "a generator of its own": (fixed_generator, ["fixed seed", "repeated score", "literal seed"]),
+    "a generator of its own": (fixed_generator, ["repeated score", "fixed seed", "literal seed"]),
     "exact accuracy": (exact, ["exact score"]),
     "exact in single precision": (exact_in_single_precision, ["exact score"]),
     "the best so far": (best_so_far, ["other trials"]),
@@ -394,7 +394,7 @@ def test_reports_that_are_paid_for() -> None:
         return score(weights)
 
     assert names(noisy, paid) == []
-    assert names(noisy, EVENT) == ["score noise", "reported values"]
+    assert names(noisy, EVENT) == ["reported values", "score noise"]
 
 
 def test_made_up_data_have_the_shape_of_the_data() -> None:
@@ -440,3 +440,122 @@ def test_the_report_as_json() -> None:
     assert data["ok"] is False
     assert data["findings"][0]["certain"] is True
     assert any("give its event" in sentence for sentence in data["not_checked"])
+
+
+def test_an_interrupted_check_shows_what_it_has_found() -> None:
+    runs = []
+
+    def interrupted(trial):
+        runs.append(1)
+        if len(runs) == 4:
+            raise KeyboardInterrupt
+        return 0.5
+
+    with pytest.raises(KeyboardInterrupt, match="FAULT repeated score") as caught:
+        odp.check_objective(interrupted, EVENT)
+    assert "interrupted in run 4" in caught.value.report.verdict
+    assert not caught.value.report.ok
+
+
+def test_a_strict_check_fails_for_a_hint() -> None:
+    def hinted(trial):
+        np.random.default_rng(0)
+        return honest(trial)
+
+    report = odp.check_objective(hinted, EVENT)
+    report.check()
+    with pytest.raises(AssertionError, match="literal seed"):
+        report.check(strict=True)
+
+
+def scored(trial):
+    """Returns which of 500 records are predicted right."""
+    chance = trial.suggest_float("chance", 0.6, 0.8)
+    return np.random.default_rng().random(500) < chance
+
+
+@pytest.mark.parametrize(
+    "kept",
+    [
+        lambda right, noisy: float(right.mean()),
+        lambda right, noisy: int(right.sum()),
+        lambda right, noisy: {"scores": [float(right.mean())]},
+        lambda right, noisy: f"{right.mean():.4f}",
+        lambda right, noisy: f"{100 * right.mean():.2f} %",
+        lambda right, noisy: float(np.float32(right.mean())),
+    ],
+    ids=["mean", "count", "nested", "text", "per cent", "single precision"],
+)
+def test_a_score_without_noise_in_an_attribute_is_found_in_any_form(kept) -> None:
+    def objective(trial):
+        right = scored(trial)
+        noisy = odp.scoring.private_accuracy(right, size=480, noise_multiplier=8.0)
+        trial.set_user_attr("kept", kept(right, noisy))
+        return noisy
+
+    report = odp.check_objective(objective, EVENT)
+    assert [f.name for f in report.findings if f.certain] == ["exact attribute"], str(report)
+
+
+@pytest.mark.parametrize(
+    "kept",
+    [
+        lambda right, noisy: round(noisy, 3),
+        lambda right, noisy: round(100 * noisy, 1),
+        lambda right, noisy: f"{noisy:.2f}",
+        lambda right, noisy: {"noisy": noisy, "records": 480, "rate": 0.5},
+        lambda right, noisy: round(float(np.random.default_rng().normal(0.7, 0.1)), 3),
+    ],
+    ids=["rounded", "per cent", "text", "settings", "noise of its own, rounded"],
+)
+def test_a_noisy_score_in_an_attribute_is_not_called_exact(kept) -> None:
+    def objective(trial):
+        right = scored(trial)
+        noisy = odp.scoring.private_accuracy(right, size=480, noise_multiplier=8.0)
+        trial.set_user_attr("kept", kept(right, noisy))
+        return noisy
+
+    report = odp.check_objective(objective, EVENT)
+    assert report.ok, str(report)
+
+
+@pytest.mark.parametrize(
+    ("low", "event", "names_of_faults"),
+    [
+        (4.0, odp.scoring.score_event(8.0), ["score noise"]),
+        (8.0, odp.scoring.score_event(8.0), []),
+    ],
+    ids=["down to less", "never less"],
+)
+def test_a_noise_that_is_searched_is_judged_at_its_worst(low, event, names_of_faults) -> None:
+    def objective(trial):
+        # Most of the range has enough noise, so that the drawn values seldom show the fault.
+        noise = max(low, trial.suggest_float("noise", 4.0, 1e4))
+        return odp.scoring.private_accuracy([True] * 50, size=50, noise_multiplier=noise)
+
+    for _ in range(3):
+        report = odp.check_objective(objective, event)
+        assert [f.name for f in report.findings if f.certain] == names_of_faults, str(report)
+
+
+def scored_twice(trial, records, *, parts):
+    right = np.random.default_rng().random(len(records)) < trial.suggest_float("x", 0.4, 0.6)
+    scores = [
+        odp.scoring.private_accuracy(right[part], size=50, noise_multiplier=8.0) for part in parts
+    ]
+    return scores[0]
+
+
+@pytest.mark.parametrize(
+    ("parts", "certain"),
+    [((slice(None), slice(20, None)), True), ((slice(0, None, 2), slice(1, None, 2)), False)],
+    ids=["shared", "disjoint"],
+)
+def test_two_scores_of_more_values_than_records_are_a_fault(parts, certain: bool) -> None:
+    report = odp.check_objective(
+        functools.partial(scored_twice, parts=parts),
+        odp.scoring.score_event(8.0),
+        data=np.arange(100.0),
+    )
+    scores = [f for f in report.findings if f.name == "score noise"]
+    assert [f.certain for f in scores] == [certain], str(report)

@@ -195,3 +195,22 @@ def test_a_sampling_rate_that_is_not_the_stated_one() -> None:
     event = odp.dp_sgd(noise_multiplier=NOISE, sample_rate=0.05, steps=30)
     report = odp.check_objective(honest, odp.compose(event, odp.scoring.score_event(8.0)))
     assert [found.name for found in report.findings] == ["sampling rate"], str(report)
+
+
+@pytest.mark.slow
+def test_a_noise_that_is_searched_is_judged_at_the_end_of_its_range() -> None:
+    def searched(trial):
+        # Nearly all values have enough noise: a drawn one seldom shows the fault.
+        return score(train(trial, noise=trial.suggest_float("amount", 0.5, 500.0)))
+
+    report = odp.check_objective(searched, EVENT)
+    assert [f.name for f in report.findings if f.certain] == ["too little noise"], str(report)
+    assert "With each hyperparameter at its smallest value" in str(report)
+
+
+@pytest.mark.slow
+def test_a_noise_that_is_searched_within_the_worst_case_is_no_fault() -> None:
+    def searched(trial):
+        return score(train(trial, noise=trial.suggest_categorical("amount", [NOISE, 3.0])))
+
+    assert odp.check_objective(searched, EVENT).ok

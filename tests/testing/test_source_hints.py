@@ -157,3 +157,63 @@ def test_the_command_reads_the_whole_file(tmp_path: Path) -> None:
     done = CliRunner().invoke(app, ["check", f"{script}:objective"])
     assert "hint  fitted preprocessing: fit_transform (line 4)" in done.stdout
     assert done.exit_code == 0
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "bounds = (x.min(0) * 0.9, x.max(0) * 1.1)",
+        "high = np.quantile(x, 0.99, axis=0)",
+        "high = x.mean(0) + 3 * x.std(0)",
+        "x = (x - x.mean(0)) / x.std(0)",
+        "if True:\n    low: float = np.percentile(x, 1)",
+        "model = GaussianNB(bounds=(np.min(x) - 1, np.max(x) + 1))",
+    ],
+)
+def test_bounds_that_are_computed_at_the_top_of_a_file_are_a_hint(line: str) -> None:
+    (hint,) = hints_in_source(line)
+    assert (hint.name, hint.certain) == ("statistics of the records", False)
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "workers = min(4, cores)",
+        "def accuracy(model):\n    guess = model(x).max(1)\n    return guess\n",
+        "average = scores.mean()",
+        "print(scores.mean() - scores.std())",
+        "low = dp.tools.quantile(x, 0.01, epsilon=0.1, bounds=(0, 120))",
+        "if __name__ == '__main__':\n    spread = scores.max() - scores.min()\n",
+    ],
+)
+def test_what_is_no_bound_of_records_gives_no_hint(source: str) -> None:
+    assert hints_in_source(source) == []
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "print(study.best_params)",
+        "study.trials_dataframe().to_csv('trials.csv')",
+        "for trial in study.trials:\n    print(trial)",
+        "optuna.visualization.plot_slice(study).show()",
+        "def show(study, trial):\n    print(study.best_value)",
+    ],
+)
+def test_results_that_are_not_released_are_a_hint(line: str) -> None:
+    (hint,) = hints_in_source(line)
+    assert (hint.name, hint.certain) == ("unreleased results", False)
+    assert hints_in_source(f"{line}\nrelease = odp.release(study)\n") == []
+
+
+def test_a_hyperparameter_that_is_called_epsilon_is_a_hint() -> None:
+    (hint,) = hints_in_source("e = trial.suggest_float('epsilon', 0.1, 2.0)")
+    assert (hint.name, hint.certain) == ("searched cost", False)
+    assert (
+        hints_in_source(
+            "e = trial.suggest_float('epsilon', 0.1, 2.0)\nevent = odp.worst_case(*events)"
+        )
+        == []
+    )
+    assert hints_in_source("e = trial.suggest_float('noise', 0.1, 2.0)") == []
+    assert hints_in_source("e = trial.suggest_float('adam_epsilon', 1e-9, 1e-7)") == []
