@@ -37,7 +37,7 @@ from optuna_dp.budget.last_runs import (
 from optuna_dp.budget.plan import BudgetPlan
 from optuna_dp.budget.settings import PROCEDURE, BudgetSettings
 from optuna_dp.errors import InvalidArgumentError, PlanError
-from optuna_dp.evidence.conduct import NOT_COMPARED, is_not_compared_at_end
+from optuna_dp.evidence.conduct import CONDUCT, ConductWatch
 from optuna_dp.models.listed import Listed
 from optuna_dp.models.space import check_space
 from optuna_dp.protocol import entropy
@@ -166,6 +166,7 @@ class BudgetStrategy(SlotStrategy):
             candidates=None if listed is None else listed.points,
         )
         self._pilots = plan.pilots
+        self._conduct = ConductWatch()
         # A cache: a rung, the last trial below it, and who climbs to it, best first.
         self._climbers: tuple[int, FrozenTrial, list[Pilot]] | None = None
 
@@ -287,6 +288,12 @@ class BudgetStrategy(SlotStrategy):
             otherwise="",
         )
 
+    def after_start(self, slot: Slot) -> None:
+        """Warns once of an earlier run that a release would refuse."""
+        warning = self._conduct.at_start(slot.study, self._budget.fidelity_of)
+        if warning:
+            self.warn_once(warning, about=CONDUCT)
+
     # The hyperparameters of a run.
 
     def joint_space(self, slot: Slot) -> Space:
@@ -385,8 +392,9 @@ class BudgetStrategy(SlotStrategy):
         if not began(trial):
             return
         run = self._budget.fidelity_of(trial.number)
-        if is_not_compared_at_end(study, trial, state, values, run):
-            self.warn_once(NOT_COMPARED)
+        warning = self._conduct.at_end(study, trial, state, values, run)
+        if warning:
+            self.warn_once(warning)
         if trial.number < self._pilots:
             drop_enqueued_too_early(study, self._pilots)
         elif state == TrialState.COMPLETE:

@@ -142,11 +142,17 @@ class SlotStrategy(ABC):
         self.seed = checked_seed(seed)
         self._logged: set[str] = set()
 
-    def warn_once(self, message: str) -> None:
-        """Logs a warning, unless this strategy has logged the same before."""
-        if message not in self._logged:
-            self._logged.add(message)
-            _logger.warning(message)
+    def warn_once(self, message: str, about: str = "") -> None:
+        """Logs a warning, unless this strategy has logged the same before, or one about the same.
+
+        Args:
+            message: The warning.
+            about: A name for what it is about, if its words may differ; empty if they do not.
+        """
+        subject = about or message
+        if subject not in self._logged:
+            self._logged.add(subject)
+            _logger.warning("%s", message)
 
     # The plan.
 
