@@ -116,7 +116,7 @@ def wait_for_turn(
             )
         return answer
 
-    waiting = Waiting(study, "to see whether the last run ends with a result", below=number)
+    waiting = Waiting(study, "for the result of the last run", below=number, names_trials=True)
     return poll(read, waiting.pause)
 
 

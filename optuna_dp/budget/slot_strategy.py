@@ -286,6 +286,7 @@ class BudgetStrategy(SlotStrategy):
             # A rung waits for the whole of the one below it, whatever the batches.
             batches="BudgetSampler a pilot_batch_size" if end < self._proposed else "",
             otherwise="",
+            names_trials=True,
         )
 
     def after_start(self, slot: Slot) -> None:
