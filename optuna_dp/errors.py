@@ -8,6 +8,7 @@ message is made from them.
 from __future__ import annotations
 
 import copyreg
+import numbers
 from typing import Any
 
 __all__ = [
@@ -44,6 +45,14 @@ class OptunaDPError(Exception):
         return copyreg.__newobj__, (type(self), *self.args), self.__dict__  # type: ignore[attr-defined]
 
 
+def _shown(value: Any) -> str:
+    """Returns a value as an error shows it: of an array the shape, because it may hold records."""
+    if hasattr(value, "__array__") and not isinstance(value, numbers.Number):
+        shape = getattr(value, "shape", None)
+        return f"<{type(value).__name__}{'' if shape is None else f' of shape {tuple(shape)}'}>"
+    return repr(value)
+
+
 class InvalidArgumentError(OptunaDPError, ValueError):
     """An argument is outside what is allowed.
 
@@ -59,7 +68,7 @@ class InvalidArgumentError(OptunaDPError, ValueError):
         self.value = value
         self.allowed = allowed
         self.fix = fix
-        message = f"{argument}={value!r} is not allowed: {allowed}."
+        message = f"{argument}={_shown(value)} is not allowed: {allowed}."
         super().__init__(f"{message} {fix}" if fix else message)
 
 

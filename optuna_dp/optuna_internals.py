@@ -188,6 +188,26 @@ def journal_of(storage: JournalStorage) -> BaseJournalBackend:
     return storage._backend
 
 
+@uses(
+    "optuna.storages.journal.JournalFileBackend",
+    "_file_path",
+    since="4.0",
+    without="advice on a journal calls recover from Python",
+)
+def place_of(storage: BaseStorage) -> str | None:
+    """Returns how a command names a storage; None if no command can open it.
+
+    A database's URL, which may hold a password, or the path of a journal's file.
+    """
+    backend = uncached(storage)
+    if isinstance(backend, JournalStorage):
+        journal = journal_of(backend)
+        return journal._file_path if isinstance(journal, JournalFileBackend) else None
+    # Of RDBStorage, whose class is not imported here: it needs SQLAlchemy.
+    url = getattr(backend, "url", None)
+    return url if isinstance(url, str) else None
+
+
 @uses("optuna.storages.journal._file", "get_lock_file", since="4.0", without="--mend fails")
 @uses("optuna.storages.journal.JournalFileBackend", "_lock", since="4.0", without="--mend fails")
 def journal_lock(path: str) -> AbstractContextManager[None]:

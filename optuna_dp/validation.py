@@ -17,6 +17,8 @@ _R = TypeVar("_R")
 
 # What numpy and databases can hold.
 _LARGEST_WHOLE = 2**63 - 1
+# Up to here each whole number has a float of its own.
+_LARGEST_EXACT = 2**53
 
 
 def number(name: str, value: Any) -> float:
@@ -57,12 +59,18 @@ def open_unit(name: str, value: Any) -> float:
 
 
 def whole(name: str, value: Any, minimum: int = 0) -> int:
-    """Returns ``value`` as an int of at least ``minimum``; refuses fractions and booleans."""
+    """Returns ``value`` as an int of at least ``minimum``; refuses fractions and booleans.
+
+    A float is refused even if it is whole: arguments stand in plans, which workers compare.
+    """
     requirement = f"it must be a whole number >= {minimum}"
     try:
         result = operator.index(value)
     except TypeError:
-        raise InvalidArgumentError(name, value, requirement) from None
+        fix = ""
+        if isinstance(value, float) and value.is_integer() and abs(value) <= _LARGEST_EXACT:
+            fix = f"Write it without a point or an exponent: {name}={int(value):_}."
+        raise InvalidArgumentError(name, value, requirement, fix) from None
     if isinstance(value, bool) or result < minimum:
         raise InvalidArgumentError(name, value, requirement)
     if result > _LARGEST_WHOLE:

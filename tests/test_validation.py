@@ -79,3 +79,8 @@ def test_a_density_that_is_nowhere_below_the_prior_is_the_prior() -> None:
     assert validation.density_bounds((1.0, 2.0)) == (1.0, 1.0)
     assert validation.density_bounds((0.5, 1)) == (1.0, 1.0)
     assert validation.density_bounds((0.5, 2)) == (0.5, 2.0)
+
+
+def test_a_whole_float_is_refused_with_what_to_write() -> None:
+    with pytest.raises(InvalidArgumentError, match="records=1_000_000"):
+        validation.whole("records", 1e6)

@@ -116,7 +116,7 @@ def wait_for_turn(
             )
         return answer
 
-    waiting = Waiting(study, "to see whether the last run ends with a result", below=number)
+    waiting = Waiting(study, "for the result of the last run", below=number, names_trials=True)
     return poll(read, waiting.pause)
 
 
@@ -132,12 +132,42 @@ def words_on_failure(trial: FrozenTrial, settings: BudgetSettings) -> str:
     return _NOT_BEGUN + (_TRAIN_AGAIN if settings.pilots or settings.paid > 1 else _NEW_STUDY)
 
 
-def warn_if_failed(trials: Sequence[FrozenTrial], settings: BudgetSettings) -> None:
-    """Says so if the study has ended, and its last run without an output."""
+def words_without_scores(pilots: Sequence[FrozenTrial], failure: str | None) -> str:
+    """Returns what to do when no pilot has a score.
+
+    Args:
+        pilots: The pilots, as their storage has them.
+        failure: The type of the first error that a run raised; None if it is not known.
+    """
+    failed = ""
+    if all(trial.state == TrialState.FAIL for trial in pilots):
+        failed = ": all of them failed" + (
+            f", the first one here with {failure}" if failure else ""
+        )
+    trained = any(
+        claims(trial, TRAINING) or claims(trial, SCORE) or noted(trial, SPENT) is not None
+        for trial in pilots
+    )
+    spent = (
+        "What the pilots spent counts beside it."
+        if trained
+        else "No pilot began a training by odp.train or odp.opacus.make_private, so if the "
+        "objective used no records either, they have spent nothing."
+    )
+    return (
+        f"No pilot has a score{failed}. So the last run's hyperparameters cannot be chosen. The "
+        "last run has not begun and is not lost. Mend the objective: Optuna's log has each error, "
+        "and without catch= the first one ends study.optimize. Then start a new study with the "
+        f"same plan. {spent} Or give the last run's hyperparameters by hand, "
+        "study.enqueue_trial({...}), and continue with study.optimize."
+    )
+
+
+def failed_last_run(trials: Sequence[FrozenTrial], settings: BudgetSettings) -> FrozenTrial | None:
+    """Returns the last run of a study that has ended without an output; None if it has one."""
     end = end_of(trials, settings.pilots, settings.paid)
     last_run = next((t for t in trials if end is not None and t.number == end - 1), None)
-    if last_run is not None and not output(last_run):
-        _logger.warning("%s", words_on_failure(last_run, settings))
+    return None if last_run is None or output(last_run) else last_run
 
 
 def is_last_paid(study: Study, number: int, settings: BudgetSettings) -> bool:

@@ -204,9 +204,11 @@ class Budget(Procedure):
         pilots = [trial for trial in trials if trial.number < pilot_count]
         last_runs = [trial for trial in trials if trial.number >= pilot_count and began(trial)]
         if len(pilots) < pilot_count or not all(map(ended, pilots)):
-            return "Some of its pilots have not ended."
-        if not last_runs or not all(map(ended, last_runs)):
-            return "Its last run has not ended."
+            return f"Some of its pilots have not ended{_named_open(pilots)}."
+        if not last_runs:
+            return "Its last run has not begun."
+        if not all(map(ended, last_runs)):
+            return f"Its last run has not ended{_named_open(last_runs)}."
         if end_of(trials, pilot_count, charged_runs) is None:
             return "Its last run has failed, and the plan has a spare run."
         return ""
@@ -257,6 +259,12 @@ def _without_output(trial: FrozenTrial) -> FrozenTrial:
     bare.state, bare.values = TrialState.FAIL, None
     bare.intermediate_values, bare.user_attrs = {}, {}
     return bare
+
+
+def _named_open(runs: Sequence[FrozenTrial]) -> str:
+    """Returns which runs are open, for a sentence; nothing of a budget is secret."""
+    numbers = [str(trial.number) for trial in runs if not ended(trial)]
+    return f" (open: trial {', '.join(numbers)})" if numbers else ""
 
 
 def _counts(words: Sequence[str | None]) -> dict[str, int]:

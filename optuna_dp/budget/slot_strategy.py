@@ -29,15 +29,16 @@ from optuna.trial import FrozenTrial, Trial, TrialState
 from optuna_dp.budget.choice import Choose, Chosen, Pilot, chosen, climbers, with_outputs
 from optuna_dp.budget.last_runs import (
     drop_enqueued_too_early,
+    failed_last_run,
     is_last_paid,
     wait_for_turn,
-    warn_if_failed,
     words_on_failure,
+    words_without_scores,
 )
 from optuna_dp.budget.plan import BudgetPlan
 from optuna_dp.budget.settings import PROCEDURE, BudgetSettings
 from optuna_dp.errors import InvalidArgumentError, PlanError
-from optuna_dp.evidence.conduct import NOT_COMPARED, is_not_compared_at_end
+from optuna_dp.evidence.conduct import CONDUCT, ConductWatch
 from optuna_dp.models.listed import Listed
 from optuna_dp.models.space import check_space
 from optuna_dp.protocol import entropy
@@ -166,6 +167,9 @@ class BudgetStrategy(SlotStrategy):
             candidates=None if listed is None else listed.points,
         )
         self._pilots = plan.pilots
+        self._conduct = ConductWatch()
+        # By a study's name: the type of the first error of a run in this process.
+        self._failures: dict[str, str] = {}
         # A cache: a rung, the last trial below it, and who climbs to it, best first.
         self._climbers: tuple[int, FrozenTrial, list[Pilot]] | None = None
 
@@ -224,7 +228,7 @@ class BudgetStrategy(SlotStrategy):
                 "once more, add its cost: release.with_training(event).",
             )
         if not begins:
-            warn_if_failed(trials_of(study), self._budget)
+            self._warn_of_failed_last_run(study, failed_last_run(trials_of(study), self._budget))
         if not begins or is_last_paid(study, trial.number, self._budget):
             slot.stop_loop()
         return begins
@@ -255,9 +259,7 @@ class BudgetStrategy(SlotStrategy):
         choice = chosen(self._choose, pilots, _signs_of(slot.study)) if pilots else None
         if choice is None and not _given_by_hand(slot.trial):
             raise PlanError(
-                "No pilot has a score, so the last run's hyperparameters cannot be chosen. The "
-                "last run has not begun and is not lost. Give its hyperparameters by hand, "
-                "study.enqueue_trial({...}), and continue with study.optimize."
+                words_without_scores(pilot_trials, self._failures.get(slot.study.study_name))
             )
         if choice is not None:
             record = draw_record(*choice)
@@ -285,7 +287,14 @@ class BudgetStrategy(SlotStrategy):
             # A rung waits for the whole of the one below it, whatever the batches.
             batches="BudgetSampler a pilot_batch_size" if end < self._proposed else "",
             otherwise="",
+            names_trials=True,
         )
+
+    def after_start(self, slot: Slot) -> None:
+        """Warns once of an earlier run that a release would refuse."""
+        warning = self._conduct.at_start(slot.study, self._budget.fidelity_of)
+        if warning:
+            self.warn_once(warning, about=CONDUCT)
 
     # The hyperparameters of a run.
 
@@ -385,15 +394,26 @@ class BudgetStrategy(SlotStrategy):
         if not began(trial):
             return
         run = self._budget.fidelity_of(trial.number)
-        if is_not_compared_at_end(study, trial, state, values, run):
-            self.warn_once(NOT_COMPARED)
+        warning = self._conduct.at_end(study, trial, state, values, run)
+        if warning:
+            self.warn_once(warning)
         if trial.number < self._pilots:
             drop_enqueued_too_early(study, self._pilots)
         elif state == TrialState.COMPLETE:
             slot.stop_loop()
         elif is_last_paid(study, trial.number, self._budget):
             record = slot.storage.get_trial(slot.trial_id)
-            _logger.warning("%s", words_on_failure(record, self._budget))
+            self._warn_of_failed_last_run(study, record)
+
+    def _warn_of_failed_last_run(self, study: Study, last_run: FrozenTrial | None) -> None:
+        """Says once in a study what to do about a last run that failed; None is no such run."""
+        if last_run is not None:
+            words = words_on_failure(last_run, self._budget)
+            self.warn_once(words, about=f"the last run of {study.study_name}")
+
+    def note_failure(self, study: Study, error: Exception) -> None:
+        """Keeps the type of the first error of a study; its text may tell of the records."""
+        self._failures.setdefault(study.study_name, type(error).__name__)
 
     def value_without_score(self, number: int) -> float | None:
         """Returns 0.0 for a run whose score is not charged for, so that it does not fail."""

@@ -11,6 +11,7 @@ import typer
 
 from optuna_dp.cli.common import AsJson, clear_errors, option
 from optuna_dp.errors import InvalidArgumentError
+from optuna_dp.protocol.recovery_words import hidden_password
 
 if TYPE_CHECKING:
     from optuna.storages import BaseStorage
@@ -217,7 +218,9 @@ def _mended(storage: str) -> MendedJournal:
 
     if "://" in storage:
         raise InvalidArgumentError(
-            "--mend", _shown(storage), "only the file of a journal has lines that can be torn"
+            "--mend",
+            hidden_password(storage),
+            "only the file of a journal has lines that can be torn",
         )
     _check_file(Path(storage), is_sqlite=False)
     try:
@@ -263,7 +266,7 @@ def load_study(storage: str, study_name: str) -> Study:
         text = str(error.__cause__ or error).strip() or type(error).__name__
         line = text.splitlines()[0].rstrip(". ")
         raise InvalidArgumentError(
-            "STORAGE", _shown(storage), f"it cannot be read ({line})", _WHAT
+            "STORAGE", hidden_password(storage), f"it cannot be read ({line})", _WHAT
         ) from error
 
 
@@ -295,15 +298,3 @@ def _check_file(path: Path, *, is_sqlite: bool) -> None:
         reason = "it is a SQLite database" if has_sqlite_header else "it is not a SQLite database"
         fix = "Give sqlite:///PATH for a database, and the path alone for a journal."
         raise InvalidArgumentError("STORAGE", str(path), reason, fix)
-
-
-def _shown(storage: str) -> str:
-    """Returns the storage as it may be printed: without a password."""
-    # Lazy: start-up time.
-    from sqlalchemy.engine import make_url
-    from sqlalchemy.exc import ArgumentError
-
-    try:
-        return make_url(storage).render_as_string(hide_password=True)
-    except (ArgumentError, ValueError):
-        return storage

@@ -3,24 +3,37 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from optuna.study import Study
 from optuna.trial import FrozenTrial, TrialState
 
 from optuna_dp.errors import InvalidArgumentError, ReleaseRefusedError
-from optuna_dp.optuna_internals import storage_of, trial_id_of
-from optuna_dp.training.judgement import NOT_CHECKED, WORDS, has_output, judge
+from optuna_dp.evidence.run_record import run_records
+from optuna_dp.optuna_internals import storage_of, study_id_of, trial_id_of
+from optuna_dp.protocol.records import trial_id_at
+from optuna_dp.training.judgement import NOT_CHECKED, WORDS, RunJudgement, has_output, judge
 from optuna_dp.training.run_endings import settle
 
 if TYPE_CHECKING:
     from optuna_dp.training.fidelity import Fidelity
 
+_SPENT = (
+    "The study is intact, and the run counts: what it spent is spent. Mend the objective and "
+    "start a new study. The cost of this run is added to that of the new study."
+)
+_WAYS_OUT = (
+    f"{_SPENT} If you know that the guarantee still "
+    "holds, continue this study instead and say why at its release: "
+    "release(study, vouched='...')."
+)
 VOUCH = (
     "If you know that the guarantee still holds, say why: release(study, vouched='...'). The "
     "statement prints your words."
 )
+# What a warning of a run is about: one of them is said, however many runs there are.
+CONDUCT = "conduct"
 NOT_COMPARED = (
     "Nothing shows that a run of this study kept to its plan, so release() will refuse it unless "
     "you vouch for it: release(study, vouched='...'). Train by odp.train(run, ...) and return "
@@ -39,29 +52,83 @@ def checked_vouched(vouched: Any) -> None:
         raise InvalidArgumentError("vouched", vouched, "it must be a text that says why")
 
 
-def is_not_compared_at_end(
-    study: Study, trial: FrozenTrial, state: TrialState, values: Any, run: Fidelity | None
-) -> bool:
-    """Returns whether nothing shows that a run kept to its plan; settles it first.
+class ConductWatch:
+    """What one sampler has seen of its runs, to warn of what a release would refuse.
 
-    For samplers, when a trial ends and its result is not stored yet.
-
-    Args:
-        study: The study.
-        trial: The trial.
-        state: As it will be stored.
-        values: As they will be stored; None if there are none.
-        run: What the trial was granted; None if its study has no plan of runs.
-
-    Raises:
-        PlanError: If its training was not what its run may do (:func:`settle`).
+    A sampler warns and goes on, because the curator may still name an attribute at the release, or
+    vouch for a run. A callback knows the attributes that it names, and refuses
+    (:func:`check_at_once`). So what a run shows beyond its plan is looked at when the next trial
+    starts: after the callback, and before more is spent.
     """
-    settle(study, trial)
-    if run is None or state != TrialState.COMPLETE:
-        return False
-    ended = copy.copy(storage_of(study).get_trial(trial_id_of(trial)))
-    ended.state, ended.values = state, values
-    return judge(ended, run).not_compared is not None
+
+    def __init__(self) -> None:
+        # Studies and numbers of runs to be looked at again, until one is warned of.
+        self._doubted: list[tuple[str, int]] = []
+
+    def at_end(
+        self,
+        study: Study,
+        trial: FrozenTrial,
+        state: TrialState,
+        values: Any,
+        run: Fidelity | None,
+    ) -> str:
+        """Returns a warning if nothing shows that a run kept to its plan; else an empty text.
+
+        Settles the run first. For samplers, when a trial ends and its result is not stored yet.
+
+        Args:
+            study: The study.
+            trial: The trial.
+            state: As it will be stored.
+            values: As they will be stored; None if there are none.
+            run: What the trial was granted; None if its study has no plan of runs.
+
+        Raises:
+            PlanError: If its training was not what its run may do (:func:`settle`).
+        """
+        settle(study, trial)
+        if run is None:
+            return ""
+        ended_trial = copy.copy(storage_of(study).get_trial(trial_id_of(trial)))
+        ended_trial.state, ended_trial.values = state, values
+        if not has_output(ended_trial):
+            return ""
+        judgement = judge(ended_trial, run)
+        if judgement.refusal or judgement.excess:
+            self._doubted.append((study.study_name, trial.number))
+        is_complete = state == TrialState.COMPLETE
+        return NOT_COMPARED if is_complete and judgement.not_compared is not None else ""
+
+    def at_start(self, study: Study, run_of: Callable[[int], Fidelity]) -> str:
+        """Returns a warning of a run that a release would refuse; empty if there is none.
+
+        For samplers, when a trial starts. Says it of one run only: how often it is said may tell
+        how many runs there were, where that is secret. So the text has no number of a trial.
+
+        Args:
+            study: The study.
+            run_of: Returns what the trial of a number was granted.
+        """
+        numbers = [n for name, n in self._doubted if name == study.study_name]
+        if not numbers:
+            return ""
+        self._doubted = [entry for entry in self._doubted if entry[0] != study.study_name]
+        storage = storage_of(study)
+        records = run_records(storage.get_study_system_attrs(study_id_of(study)))
+        names = tuple(name for record in records for name in record.output_attributes)
+        for number in numbers:
+            trial = storage.get_trial(trial_id_at(study, number))
+            reason, fix = _against(judge(trial, run_of(number), names))
+            if reason is not None:
+                return f"release() will refuse this study as it is. In a run, {reason} {fix}"
+        return ""
+
+
+def _against(judgement: RunJudgement) -> tuple[str | None, str]:
+    """Returns why a release would refuse a run, None if it would not; and what to do about it."""
+    fix = _WAYS_OUT if judgement.refusal is None else _SPENT
+    return judgement.refusal or judgement.excess, fix
 
 
 def check_at_once(trial: FrozenTrial, run: Fidelity, output_attributes: tuple[str, ...]) -> None:
@@ -71,10 +138,8 @@ def check_at_once(trial: FrozenTrial, run: Fidelity, output_attributes: tuple[st
     """
     if not has_output(trial):
         return
-    judgement = judge(trial, run, output_attributes)
-    reason = judgement.refusal or judgement.excess
+    reason, fix = _against(judge(trial, run, output_attributes))
     if reason is not None:
-        fix = "Mend the objective and start a new study."
         raise ReleaseRefusedError(reason, trial_number=trial.number, fix=fix)
 
 

@@ -15,7 +15,7 @@ from optuna_dp.errors import PlanError, ReleaseRefusedError, UnfinishedStudyErro
 from optuna_dp.evidence.procedure import Procedure
 from optuna_dp.evidence.procedures import procedure_of
 from optuna_dp.evidence.runs import Evidence, Run
-from optuna_dp.evidence.slot_records import GO_ON, check_direction, slot_record
+from optuna_dp.evidence.slot_records import check_direction, slot_record, way_on
 from optuna_dp.protocol.plan import StudyPlan
 from optuna_dp.protocol.records import checked_study, vouched_unstarted
 from optuna_dp.protocol.snapshot import StudySnapshot
@@ -94,7 +94,7 @@ def evidence_from(snapshot: StudySnapshot) -> Evidence:
     procedure.check_together(slots)
     reason = procedure.unfinished(snapshot.trials, plan)
     if reason:
-        raise UnfinishedStudyError(reason, fix=GO_ON)
+        raise UnfinishedStudyError(reason, fix=way_on(snapshot.study))
     return Evidence(plan, tuple(runs), snapshot)
 
 

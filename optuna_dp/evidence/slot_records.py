@@ -19,13 +19,19 @@ from optuna_dp.protocol.records import (
     direction_of,
     ended,
 )
+from optuna_dp.protocol.recovery_words import failing_call, listing_call
 
 NEW_STUDY = "Start a new study."
-GO_ON = (
-    "If another worker is at it, wait and release again. Otherwise continue with study.optimize "
-    "(the same sampler, no n_trials). If a worker died, first mark its run as failed: "
-    "optuna-dp recover STORAGE STUDY."
-)
+
+
+def way_on(study: Study) -> str:
+    """Returns what to do in a study with runs that have not ended, in sentences."""
+    return (
+        "If another worker is at it, wait and release again. If the worker of a run has died, as "
+        f"when a script was stopped, mark the run as failed: {failing_call(study)} "
+        f"({listing_call(study)} lists open runs). Then, or if no run is open, continue with "
+        "study.optimize (the same sampler, no n_trials)."
+    )
 
 
 def check_direction(study: Study, plan: StudyPlan) -> None:

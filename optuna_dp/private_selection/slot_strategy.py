@@ -11,7 +11,7 @@ from optuna.distributions import BaseDistribution
 from optuna.trial import TrialState
 
 from optuna_dp.errors import InvalidArgumentError
-from optuna_dp.evidence.conduct import NOT_COMPARED, STATED_ONLY, is_not_compared_at_end
+from optuna_dp.evidence.conduct import CONDUCT, STATED_ONLY, ConductWatch
 from optuna_dp.models.prior import Prior, UniformPrior
 from optuna_dp.models.space import check_space
 from optuna_dp.private_selection.settings import PROCEDURE, SelectionSettings
@@ -87,6 +87,7 @@ class SelectionStrategy(SlotStrategy):
                 "PrivacyCallback(event).",
             )
         self._run = run
+        self._conduct = ConductWatch()
         if not isinstance(trials, TrialCount):
             raise InvalidArgumentError(
                 "trials",
@@ -159,6 +160,15 @@ class SelectionStrategy(SlotStrategy):
         """Returns whether the trial is none of the first T."""
         return slot.number >= slot.plan.slots
 
+    def after_start(self, slot: Slot) -> None:
+        """Warns once of an earlier run that a release would refuse."""
+        run = self._run
+        if run is None:
+            return
+        warning = self._conduct.at_start(slot.study, lambda number: run.fidelity)
+        if warning:
+            self.warn_once(warning, about=CONDUCT)
+
     # The hyperparameters of a run.
 
     def is_drawn_alone(self, number: int) -> bool:
@@ -201,8 +211,9 @@ class SelectionStrategy(SlotStrategy):
         """Warns once of runs whose cost or score nothing compares with the plan."""
         study, trial = slot.study, slot.trial
         run = None if self._run is None or own_slot(trial) is None else self._run.fidelity
-        if is_not_compared_at_end(study, trial, state, values, run):
-            self.warn_once(NOT_COMPARED)
+        warning = self._conduct.at_end(study, trial, state, values, run)
+        if warning:
+            self.warn_once(warning)
         if self._run is None and own_slot(trial) is not None:
             self.warn_once(STATED_ONLY)
 

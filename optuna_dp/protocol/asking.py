@@ -60,6 +60,9 @@ class OfThisPackage:
             PlanError: If the study's plan is not that of this sampler.
         """
 
+    def note_failure(self, study: Study, error: Exception) -> None:
+        """Notes that an objective raised an error, which is about to fail its trial."""
+
     def value_without_score(self, study: Study, trial: Trial) -> float | None:
         """Returns what stands in for the score of a run whose objective returned None.
 
@@ -118,7 +121,14 @@ def _of_runs_only(optimize: Callable[..., None]) -> Callable[..., None]:
                 frozen = storage_of(self).get_trial(trial_id_of(trial))
                 self.sampler.infer_relative_search_space(self, frozen)
                 raise TrialPruned(BEYOND)
-            value = func(trial)
+            try:
+                value = func(trial)
+            except TrialPruned:
+                raise
+            except Exception as error:
+                if isinstance(self.sampler, OfThisPackage):
+                    self.sampler.note_failure(self, error)
+                raise
             if value is None and isinstance(self.sampler, OfThisPackage):
                 return self.sampler.value_without_score(self, trial)
             return value

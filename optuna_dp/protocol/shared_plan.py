@@ -57,7 +57,7 @@ def plan_for(
         is_decided = leader is not None and (PLAN_KEY in leader.system_attrs or ended(leader))
         return leader if is_decided else None
 
-    leader = poll(read, Waiting(study, "for the study's plan").pause)
+    leader = poll(read, Waiting(study, "for the plan", below=1, names_trials=True).pause)
     if PLAN_KEY in leader.system_attrs:
         return parse(leader.system_attrs[PLAN_KEY])
     # Without a mark that vouches for it: a database may let the plan of trial 0 in late, and a run

@@ -140,13 +140,19 @@ class SlotStrategy(ABC):
         self.sampler_name = sampler_name
         self.search_space = checked_space(search_space)
         self.seed = checked_seed(seed)
-        self._logged: set[str] = set()
+        self._logged: dict[str, object] = {}
 
-    def warn_once(self, message: str) -> None:
-        """Logs a warning, unless this strategy has logged the same before."""
-        if message not in self._logged:
-            self._logged.add(message)
-            _logger.warning(message)
+    def warn_once(self, message: str, about: str = "") -> None:
+        """Logs a warning, unless this strategy has logged the same before, or one about the same.
+
+        Args:
+            message: The warning.
+            about: A name for what it is about, if its words may differ; empty if they do not.
+        """
+        mark = object()
+        # One operation: of threads that warn of the same at once, one finds its own mark.
+        if self._logged.setdefault(about or message, mark) is mark:
+            _logger.warning("%s", message)
 
     # The plan.
 
@@ -249,6 +255,10 @@ class SlotStrategy(ABC):
 
         The study may have no plan.
         """
+        return
+
+    def note_failure(self, study: Study, error: Exception) -> None:
+        """Notes that an objective raised an error in a run of this process."""
         return
 
     def value_without_score(self, number: int) -> float | None:

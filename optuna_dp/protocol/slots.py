@@ -290,6 +290,10 @@ class SlotSampler(OfThisPackage, BaseSampler):
                 "parameters decide which are used. If a name is a typing error, start a new study."
             )
 
+    def note_failure(self, study: Study, error: Exception) -> None:
+        """See :class:`OfThisPackage`."""
+        self.strategy.note_failure(study, error)
+
     def value_without_score(self, study: Study, trial: Trial) -> float | None:
         """See :class:`OfThisPackage`."""
         return self.strategy.value_without_score(trial.number)

@@ -21,6 +21,7 @@ def completed_batches(
     is_own: Callable[[FrozenTrial], bool],
     batches: str = "DPHyPOSampler a batch_size",
     otherwise: str = ", or schedule='any' (which costs more)",
+    names_trials: bool = False,
 ) -> list[FrozenTrial]:
     """Returns all runs of slots below ``first_of_batch``, when all of them have ended.
 
@@ -33,6 +34,7 @@ def completed_batches(
         is_own: Whether this very thread started a run; waiting for it would be for ever.
         batches: What to enlarge so that fewer runs wait, in words; empty if nothing helps.
         otherwise: What else would help, in words.
+        names_trials: Whether a warning may say which runs are waited for.
 
     Raises:
         WaitError: If a run waited for is this thread's own.
@@ -62,5 +64,6 @@ def completed_batches(
         "for runs of earlier batches",
         below=first_of_batch,
         advice=f"To keep n workers busy, give {batches} of n." if batches else "",
+        names_trials=names_trials,
     )
     return poll(read, waiting.pause)

@@ -12,6 +12,8 @@
 
 from __future__ import annotations
 
+import numbers
+import struct
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -216,13 +218,24 @@ def _excess(trial: FrozenTrial, run: Fidelity, output_attributes: tuple[str, ...
             "training kept to the plan. Call run = odp.fidelity(trial) in the objective, and "
             "train by odp.train(run, ...)."
         )
-    if trial.intermediate_values and run.scored_on != "public" and run.records is not None:
+    score = _paid_score(trial)
+    if (
+        trial.intermediate_values
+        and run.scored_on != "public"
+        and run.records is not None
+        and not _reports_only(trial, score, run.steps)
+    ):
         return (
             "it reported values to a pruner, and the plan charges for one training and one "
-            "score only. Do not call trial.report, or make the plan with plan_budget(run=...) "
-            "and an event that includes the reported values."
+            "score only. Do not call trial.report. Only the score that the objective returns may "
+            "be reported, once, at step 0, 1 or run.steps. Or make the plan with "
+            "plan_budget(run=...) and an event that includes the reported values."
         )
-    undeclared_names = {name for name, value in trial.user_attrs.items() if _holds_numbers(value)}
+    undeclared_names = {
+        name
+        for name, value in trial.user_attrs.items()
+        if _holds_numbers(value) and not _is_same_number(value, score)
+    }
     undeclared_names -= set(output_attributes)
     if undeclared_names:
         name = min(undeclared_names)
@@ -232,6 +245,36 @@ def _excess(trial: FrozenTrial, run: Fidelity, output_attributes: tuple[str, ...
             f"output_attributes=[{name!r}]. Otherwise do not set it."
         )
     return None
+
+
+def _paid_score(trial: FrozenTrial) -> float | None:
+    """Returns the trial's one output, if it is the score with noise that this package made.
+
+    None for a run that is open, failed or was pruned: its score may be no output.
+    """
+    values = output(trial)
+    if values is None or len(values) != 1 or _own_score(trial) is None:
+        return None
+    return values[0]
+
+
+def _reports_only(trial: FrozenTrial, score: float | None, steps: int) -> bool:
+    """Returns whether a trial reported its score, once, at a step that tells nothing.
+
+    The value is the output once more. The step would be one more output if it could be any
+    number, as the epoch at which a training was best.
+    """
+    return len(trial.intermediate_values) == 1 and all(
+        step in (0, 1, steps) and _is_same_number(value, score)
+        for step, value in trial.intermediate_values.items()
+    )
+
+
+def _is_same_number(value: Any, score: float | None) -> bool:
+    """Returns whether a value is the score, bit by bit: rounding or a sign would tell more."""
+    if score is None or not isinstance(value, float):
+        return False
+    return struct.pack("<d", value) == struct.pack("<d", score)
 
 
 _CHANGED = (
@@ -271,4 +314,5 @@ def _holds_numbers(value: Any) -> bool:
         return any(map(_holds_numbers, value.values()))
     if isinstance(value, list | tuple):
         return any(map(_holds_numbers, value))
-    return isinstance(value, int | float)
+    # A storage in memory also holds arrays and numbers of NumPy and PyTorch, as they were set.
+    return isinstance(value, numbers.Number) or hasattr(value, "__array__")

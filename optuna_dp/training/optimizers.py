@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from optuna_dp.arrays import FloatArray
-from optuna_dp.errors import InvalidArgumentError
+from optuna_dp.errors import Described, InvalidArgumentError
 from optuna_dp.training.learning_rate import OPTIMIZERS, check_optimizer
 
 if TYPE_CHECKING:
@@ -51,10 +51,15 @@ def torch_optimizer(
     if not callable(optimizer) or isinstance(optimizer, torch.optim.Optimizer | type):
         raise InvalidArgumentError(
             "optimizer",
-            optimizer,
+            Described(
+                f"the class {optimizer.__name__}"
+                if isinstance(optimizer, type)
+                else f"a value of type {type(optimizer).__name__}"
+            ),
             f"it must be one of {', '.join(map(repr, OPTIMIZERS))}, or a function that makes an "
             "optimizer",
-            "For example optimizer=lambda parameters, learning_rate: "
+            "For example optimizer='adam', or "
+            "optimizer=lambda parameters, learning_rate: "
             "torch.optim.RMSprop(parameters, lr=learning_rate).",
         )
     built = optimizer(list(weights), learning_rate)

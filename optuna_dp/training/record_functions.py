@@ -17,7 +17,7 @@ from typing import Any
 import torch
 from torch.overrides import TorchFunctionMode
 
-from optuna_dp.errors import InvalidArgumentError
+from optuna_dp.errors import Described, InvalidArgumentError
 from optuna_dp.training.records import mapped
 
 # From a model and the parts of one record to one number.
@@ -34,7 +34,16 @@ def loss_of_pair(loss: Callable[[Any, torch.Tensor], torch.Tensor]) -> RecordFun
     expect.
     """
 
-    def of_record(model: torch.nn.Module, features: Any, target: torch.Tensor) -> torch.Tensor:
+    def of_record(model: torch.nn.Module, *record: Any) -> torch.Tensor:
+        if len(record) != 2:
+            raise InvalidArgumentError(
+                "records",
+                Described(f"records with {len(record)} part(s)"),
+                "for loss= a record is an input and a target",
+                "Give records=(x, y). For other records give record_loss=lambda model, *record: "
+                "... in place of loss.",
+            )
+        features, target = record
         return loss(model(mapped(_with_batch_axis, features)), _with_batch_axis(target))
 
     return of_record

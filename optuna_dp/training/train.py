@@ -8,6 +8,7 @@ stochastic gradient descent is by Abadi et al. (arXiv:1607.00133v2, Algorithm 1)
 
 from __future__ import annotations
 
+import inspect
 import os
 import sys
 import warnings
@@ -19,7 +20,7 @@ import numpy as np
 from optuna.study import StudyDirection
 
 from optuna_dp import validation
-from optuna_dp.errors import InvalidArgumentError, MissingExtraError, PlanError
+from optuna_dp.errors import Described, InvalidArgumentError, MissingExtraError, PlanError
 from optuna_dp.optuna_internals import storage_of, study_id_of
 from optuna_dp.protocol.records import read_plan
 from optuna_dp.training.fidelity import Fidelity
@@ -53,6 +54,11 @@ if TYPE_CHECKING:
     from optuna.trial import Trial
 
 _PROGRESS_LINES = 20
+_LOSS_EXAMPLES = {
+    "loss": "For example loss=torch.nn.functional.cross_entropy.",
+    "record_loss": "For example record_loss=lambda model, *record: ....",
+    "record_score": "For example record_score=lambda model, *record: ....",
+}
 
 
 @dataclass(frozen=True)
@@ -246,7 +252,12 @@ def train(
     if physical_batch_size is not None:
         validation.whole("physical_batch_size", physical_batch_size, 1)
     if type(schedule) is not Schedule:  # One of a script's own may have read records.
-        raise InvalidArgumentError("schedule", schedule, "it must be an optuna_dp.Schedule")
+        raise InvalidArgumentError(
+            "schedule",
+            schedule,
+            "it must be an optuna_dp.Schedule",
+            "For example schedule=optuna_dp.Schedule('cosine').",
+        )
     if secure_noise not in (None, True, False):
         raise InvalidArgumentError("secure_noise", secure_noise, "it must be True, False or None")
     functions = _Functions(loss, record_loss, score, record_score)
@@ -324,7 +335,10 @@ def _rehearsal(
 def _checked_run(run: Any) -> Fidelity:
     if type(run) is not Fidelity:  # One of a script's own may say other numbers each time.
         raise InvalidArgumentError(
-            "run", run, "it must be what optuna_dp.fidelity(trial) returned"
+            "run",
+            Described(f"a value of type {type(run).__name__}"),
+            "it must be what optuna_dp.fidelity(trial) returned",
+            "Write run = optuna_dp.fidelity(trial), and odp.train(run, model, records, ...).",
         )
     if run.sample_rate is None or run.batch_size is None:
         raise InvalidArgumentError(
@@ -376,8 +390,20 @@ class _Functions:
                 )
         for argument in ("loss", "record_loss", "record_score"):
             value = getattr(self, argument)
+            if isinstance(value, type):
+                raise InvalidArgumentError(
+                    argument,
+                    value,
+                    "it is a class, and the function is what the class makes",
+                    f"Add the parentheses: {argument}={value.__name__}().",
+                )
             if value is not None and not callable(value):
-                raise InvalidArgumentError(argument, value, "it must be a function")
+                raise InvalidArgumentError(
+                    argument,
+                    value,
+                    "it must be a function, and not its result or its name",
+                    _LOSS_EXAMPLES.get(argument, ""),
+                )
         if self.score not in (None, "accuracy"):
             raise InvalidArgumentError(
                 "score",
@@ -421,8 +447,15 @@ def _learner(
     if not isinstance(model, torch.nn.Module):
         raise InvalidArgumentError(
             "model",
-            type(model).__name__,
+            Described(f"the class {model.__name__}")
+            if isinstance(model, type)
+            else type(model).__name__,
             "it must be a torch.nn.Module or an optuna_dp.SoftmaxRegression",
+            f"Add the parentheses: {model.__name__}(...)."
+            if isinstance(model, type)
+            else "Give the model itself, and not a function that makes it."
+            if inspect.isroutine(model)
+            else "",
         )
     if functions.loss is None and functions.record_loss is None:
         raise InvalidArgumentError(

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from optuna_dp import validation
-from optuna_dp.errors import InvalidArgumentError
+from optuna_dp.errors import Described, InvalidArgumentError
 
 _KEY_BYTES = range(16, hashlib.blake2b.MAX_KEY_SIZE + 1)
 
@@ -128,7 +128,10 @@ def _encode(position: int, record_id: Any) -> bytes:
         return b"i" + str(int(record_id)).encode()
     raise InvalidArgumentError(
         f"record_ids_or_n[{position}]",
-        record_id,
-        "an identifier must be a str, bytes or int",
-        "Use the record's name, not its content.",
+        # What has several numbers may be the record itself.
+        record_id
+        if record_id is None or np.isscalar(record_id)
+        else Described(f"a value of type {type(record_id).__name__}"),
+        "an identifier must be a str, bytes or int: the record's name, not its content",
+        "Without identifiers give the number of records: partition(len(x), k).",
     )

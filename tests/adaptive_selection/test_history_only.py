@@ -175,6 +175,22 @@ def test_schedule_any_never_waits() -> None:
     assert odp.release(study, odp.gaussian(4.0), vouched="a test").guarantee.event.policy == "data"
 
 
+def test_schedule_any_shows_no_trial_that_was_turned_away() -> None:
+    """Its number is at least T, so a density that knew it would know that T is reached."""
+    spy = Spy()
+    sampler = odp.DPHyPOSampler(
+        SPACE, trials=exactly(3), schedule="any", candidates=8, surrogate=spy
+    )
+    study = study_of(sampler)
+    study.optimize(objective, n_trials=2)
+    last = study.ask()  # Draws its parameters when it is asked for them.
+    study.optimize(objective, n_trials=1)
+    assert [t.state for t in study.trials][2:] == [TrialState.RUNNING, TrialState.PRUNED]
+    spy.seen.clear()
+    last.suggest_float("x", -1.0, 1.0)
+    assert [len(scores) for _, scores in spy.seen] == [2]
+
+
 def test_failed_runs_are_outcomes() -> None:
     spy = Spy()
     sampler = odp.DPHyPOSampler(SPACE, trials=exactly(4), candidates=8, surrogate=spy)

@@ -143,3 +143,9 @@ def test_a_subclass_of_the_uniform_prior_is_a_prior_of_its_own(sampler: Any) -> 
     study = study_of(sampler(space, trials=exactly(4), prior=SaysSo()))
     study.optimize(lambda trial: trial.suggest_float("x", 0.0, 1.0))
     assert all(trial.params["x"] >= 0.9 for trial in study.trials)
+
+
+def test_just_the_promised_runs_are_drawn_without_a_density() -> None:
+    study = finished_study(sampler_of(4, startup_runs=2))
+    with_density = ["density_ratio" in t.system_attrs.get(DRAW_KEY, {}) for t in study.trials]
+    assert with_density == [False, False, True, True]

@@ -6,10 +6,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from support import budget_sampler, logged, study_of
+from budget_support import budget
+from support import asking, budget_sampler, logged, study_of
 
 import optuna_dp as odp
-from optuna_dp.errors import InvalidArgumentError
+from optuna_dp.errors import InvalidArgumentError, PlanError
 
 N = 60
 X = np.random.default_rng(0).normal(size=(N, 4))
@@ -63,3 +64,40 @@ def test_an_objective_may_compute_with_the_score_of_a_run_that_has_none() -> Non
 
     study.optimize(objective)
     assert [trial.state.name for trial in study.trials] == ["COMPLETE", "COMPLETE"]
+
+
+def test_when_all_pilots_fail_the_first_error_is_named_without_its_words() -> None:
+    def broken(trial: Any) -> Any:
+        odp.fidelity(trial)
+        raise ZeroDivisionError("record 17 is ill")
+
+    study = study_of(budget_sampler(budget(2)))
+    with pytest.raises(PlanError, match=r"all of them failed.*ZeroDivisionError") as caught:
+        study.optimize(broken, catch=(Exception,))
+    assert "record 17" not in str(caught.value)
+    assert "spent nothing" in str(caught.value)
+    assert "without catch=" in str(caught.value)
+
+
+def test_what_failed_pilots_trained_is_said_to_count() -> None:
+    def fails_later(trial: Any) -> Any:
+        odp.fidelity(trial).spent(odp.gaussian(1000.0))
+        raise ValueError
+
+    study = study_of(budget_sampler(budget(2)))
+    with pytest.raises(PlanError, match="What the pilots spent counts"):
+        study.optimize(fails_later, catch=(Exception,))
+
+
+def test_advice_on_a_failed_last_run_comes_once_whoever_sees_it() -> None:
+    """Two threads may meet the failure: that of the run, and one that begins a trial then."""
+    study = study_of(budget_sampler(budget(1)))
+    study.optimize(asking(lambda trial: trial.suggest_float("x", 0.0, 1.0)), n_trials=1)
+
+    def failing(trial: Any) -> Any:
+        raise ValueError
+
+    with logged() as lines:
+        study.optimize(failing, n_trials=1, catch=(ValueError,))
+        study.optimize(failing, n_trials=1, catch=(ValueError,))
+    assert sum("budget has no other" in line for line in lines) == 1

@@ -18,7 +18,7 @@ import pytest
 from budget_support import budget, sampler
 from dp_accounting import dp_event
 from dp_accounting.rdp import RdpAccountant
-from support import logged, study_of
+from support import exactly, logged, study_of
 
 import optuna_dp as odp
 from optuna_dp.errors import InvalidArgumentError, PlanError, ReleaseRefusedError
@@ -592,6 +592,117 @@ def test_values_that_are_reported_and_not_paid_for() -> None:
         epsilon=3.0, records=1000, batch_size=64, epochs=5, pilots=2, score=None
     )
     assert odp.release(study_with(reports, public)).value == 0.9
+
+
+def test_what_a_run_shows_too_much_is_said_before_the_second_run() -> None:
+    study = study_of(sampler(PLAN))
+    with logged() as lines:
+        study.optimize(reports, n_trials=1)
+        assert lines == []
+        study.optimize(reports, n_trials=2)
+    assert len(lines) == 1
+    for words in ("reported values to a pruner", "the run counts", "start a new study"):
+        assert words in lines[0]
+
+
+def test_the_sampler_is_quiet_about_attributes_that_the_callback_names() -> None:
+    def notes(trial: optuna.Trial) -> float:
+        trial.set_user_attr("threshold", 0.875)
+        return honest(trial)
+
+    study = study_of(sampler(PLAN))
+    callback = odp.PrivacyCallback(output_attributes=["threshold"])
+    with logged() as lines:
+        study.optimize(notes, callbacks=[callback])
+    assert not any("will refuse" in line for line in lines)
+    assert odp.release(study).attributes["threshold"] == 0.875
+
+
+def test_a_warning_of_secretly_many_runs_comes_once_whatever_the_attributes() -> None:
+    run = odp.RunPlan(
+        records=1000, batch_size=64, steps=10, noise_multiplier=1.0, score_noise_multiplier=4.0
+    )
+    study = study_of(odp.RandTuneSampler(trials=exactly(4), run=run))
+
+    def notes(trial: optuna.Trial) -> float:
+        trial.set_user_attr(f"exact {trial.number}", 0.875)
+        return honest(trial)
+
+    with logged() as lines:
+        study.optimize(notes)
+    assert sum("will refuse" in line for line in lines) == 1
+
+
+@pytest.mark.parametrize("step", [0, 1, "all"])
+def test_the_returned_score_may_be_reported_and_noted(step: Any) -> None:
+    def shows_its_score(trial: optuna.Trial) -> float:
+        score = honest(trial)
+        trial.report(score, odp.fidelity(trial).steps if step == "all" else step)
+        trial.set_user_attr("score", score)
+        return score
+
+    study = study_of(sampler(PLAN))
+    study.optimize(shows_its_score, callbacks=[odp.PrivacyCallback()])
+    release = odp.release(study)
+    assert release.value == study.trials[-1].value
+    assert "score" not in release.attributes
+
+
+def shows(what: str) -> Callable[[optuna.Trial], Any]:
+    """An objective that shows its score in a way that tells more than the score does."""
+
+    def objective(trial: optuna.Trial) -> Any:
+        score = honest(trial)
+        match what:
+            case "a rounded report":
+                trial.report(round(score, 3), 0)
+            case "the next float":
+                trial.report(float(np.nextafter(score, 2.0)), 0)
+            case "another step":
+                trial.report(score, 17)
+            case "two reports":
+                trial.report(score, 0)
+                trial.report(score, 1)
+            case "single precision":
+                trial.set_user_attr("score", np.float32(score))
+            case "several":
+                trial.set_user_attr("score", [score, 1.0 - score])
+            case "a pruned run":
+                trial.report(score, 0)
+                raise optuna.TrialPruned
+            case "a failed run":
+                trial.set_user_attr("score", score)
+                return None
+            case "a score that was made elsewhere":
+                trial.report(0.5, 0)
+                return 0.5
+        return score
+
+    return objective
+
+
+@pytest.mark.parametrize(
+    "what",
+    [
+        "a rounded report",
+        "the next float",
+        "another step",
+        "two reports",
+        "single precision",
+        "several",
+        "a pruned run",
+        "a failed run",
+        "a score that was made elsewhere",
+    ],
+)
+def test_more_than_the_returned_score_is_refused_at_once(what: str) -> None:
+    study = study_of(sampler(PLAN))
+    refused = "reported values to a pruner|holds numbers"
+    with pytest.raises(ReleaseRefusedError, match=refused):
+        study.optimize(shows(what), callbacks=[odp.PrivacyCallback()])
+    assert len(study.trials) == 1
+    with pytest.raises(ReleaseRefusedError, match=refused):
+        odp.release(study_with(shows(what), ONE_RUN))
 
 
 @pytest.mark.parametrize("value", [0.875, {"accuracy": [0.875]}, True])

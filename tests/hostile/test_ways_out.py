@@ -97,7 +97,7 @@ def a_workers_death(plan: odp.BudgetPlan, number: int) -> odp.Release:
     if number:
         study.optimize(objective, n_trials=number)
     objective(study.ask())  # And its worker dies.
-    with met("optuna-dp recover"):
+    with met("optuna_dp.recover(study, fail=["):
         odp.release(study)
     odp.recover(study, fail=[number])
     study.optimize(objective)

@@ -718,3 +718,40 @@ def test_a_custom_operator_with_a_rule_of_its_own_is_refused() -> None:
         return twice(output).mean()
 
     refused("rule of its own", loss=doubled, learning_rate=0.1)
+
+
+# -- slips ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ({"loss": nn.CrossEntropyLoss}, r"parentheses: loss=CrossEntropyLoss\(\)"),
+        ({"loss": nn.MSELoss}, r"parentheses: loss=MSELoss\(\)"),
+        ({"loss": "cross_entropy"}, "For example loss=torch.nn.functional.cross_entropy"),
+        ({"loss": torch.tensor(0.72)}, "not its result"),
+        ({"model": nn.Identity}, r"parentheses: Identity\(...\)"),
+        ({"model": linear}, "not a function that makes it"),
+        ({"optimizer": torch.optim.Adam}, "the class Adam.*optimizer='adam'"),
+        ({"optimizer": torch.optim.Adam(linear().parameters())}, "optimizer='adam'"),
+        ({"schedule": "cosine"}, r"schedule=optuna_dp.Schedule\('cosine'\)"),
+        ({"records": X}, r"Give records=\(x, y\)"),
+    ],
+)
+def test_a_slip_of_the_pen_is_answered_with_what_to_write(
+    arguments: dict[str, Any], words: str
+) -> None:
+    error = refused(words, **arguments)
+    assert "attention" not in str(error)
+    assert "0.72" not in str(error)
+
+
+def test_labels_in_the_wrong_place_are_not_printed() -> None:
+    with pytest.raises(InvalidArgumentError, match=r"<Tensor of shape \(8,\)>.*by name"):
+        odp.train(granted(N), linear(), X, Y, loss=cross_entropy)
+
+
+def test_what_stands_in_for_a_run_is_answered_with_how_to_get_one() -> None:
+    run = granted(N)
+    with pytest.raises(InvalidArgumentError, match=r"Write run = optuna_dp.fidelity\(trial\)"):
+        odp.train(run.trial, linear(), (X, Y), loss=cross_entropy)

@@ -156,3 +156,10 @@ def test_bad_input(records, k, key, names):
     with pytest.raises(InvalidArgumentError, match=names) as error:
         partition(records, k, key=key)
     assert "short" not in str(error.value), "the key must not be printed"
+
+
+@pytest.mark.parametrize("records", [np.full((9, 64), 0.125), [[0.125] * 64] * 9])
+def test_records_in_place_of_identifiers_are_not_printed(records):
+    with pytest.raises(InvalidArgumentError, match=r"partition\(len\(x\), k\)") as error:
+        partition(records, 5)
+    assert "0.125" not in str(error.value)
