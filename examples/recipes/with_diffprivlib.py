@@ -40,7 +40,7 @@ MODELS = optuna.artifacts.FileSystemArtifactStore("curator")
 
 
 def objective(trial, data=DATA):
-    # Without a record of each class the training would fail. These two weigh nothing: they are zero.
+    # Without a record of each class the training would fail. These two are zero: no weight.
     x, y = np.vstack([data[0], np.zeros((2, 17))]), np.append(data[1], [0, 1])
     model = LogisticRegression(
         epsilon=EPSILON,
