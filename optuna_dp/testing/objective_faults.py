@@ -26,7 +26,7 @@ _ADD_NOISE = (
     "if they are public, say public_score=True."
 )
 # Compiled code of these draws its noise from the operating system.
-_NOISE_UNSEEN = ("DP-EBM",)
+_NOISE_UNSEEN = ("DP-EBM", "SmartNoise")
 _BOUNDS = "bounds of the records"
 _PUBLIC_BOUNDS = (
     "Give what is possible at all (an age of 0 to 120), the range of a public table, or a private "
