@@ -16,6 +16,7 @@ import numpy as np
 from scipy.optimize import brentq
 
 import optuna_dp as odp
+from optuna_dp.voting import VotePlan
 
 STATIC = Path(__file__).parent / "_static"
 BLUE, GREEN, ORANGE = "#0072B2", "#009E73", "#E69F00"
@@ -152,11 +153,25 @@ def any_trainer(axes: Any) -> None:
     axes.legend(frameon=False)
 
 
+def clients(axes: Any) -> None:
+    """How small a lead a vote sees, by the number of clients."""
+    shares = np.linspace(0.0, 1.0, 51)
+    for number, colour in ((50, ORANGE), (100, GREEN), (200, BLUE)):
+        planned = VotePlan.calibrated(
+            clients=number, candidates=100, votes=5, epsilon=1.0, delta=1e-5
+        )
+        chances = [100 * planned.chance(round(share * number)) for share in shares]
+        axes.plot(100 * shares, chances, color=colour, label=f"{number} clients")
+    axes.set(ylabel="it wins in at least (%)", ylim=(0, 104))
+    axes.set_xlabel("lead of the best candidate (% of the clients)")
+    axes.legend(frameon=False)
+
+
 def main() -> None:
     plt.style.use(STATIC.parent / "figures.mplstyle")
     plt.rcParams.update({"font.size": WORDS, "legend.fontsize": SMALL})
     figure("opening", opening)
-    for draw in (last_run, memory, rare_class, any_trainer):
+    for draw in (last_run, memory, rare_class, clients, any_trainer):
         figure(f"gallery-{draw.__name__.replace('_', '-')}", draw)
 
 

@@ -37,7 +37,7 @@ def cells() -> list[dict[str, Any]]:
             shown = [name for begin, name in _SHOW.items() if begin in block[2]]
             source = _OPTIONS.sub("", block[2]).rstrip()
             found += [_code(line) for line in (source, *shown)]
-        elif block[1] == "sh":
+        elif block[1] in ("sh", "python"):  # A whole script is no cell: it stores its study.
             found.append(_markdown(block[0]))
     found.append(_markdown(text[end:]))
     quiet = "import optuna\n\noptuna.logging.set_verbosity(optuna.logging.WARNING)"

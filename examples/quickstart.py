@@ -24,5 +24,6 @@ if __name__ == "__main__":
     study = optuna.create_study(direction="maximize", sampler=odp.BudgetSampler(plan))
     study.optimize(objective, callbacks=[odp.PrivacyCallback()])
     release = odp.release(study)
-    print(release.params, release.value, release.guarantee.epsilon(delta=1e-5))
+    epsilon = release.guarantee.epsilon(delta=1e-5)  # of everything
+    print(release.params, f"accuracy {release.value:.3f}, epsilon {epsilon:.3f}")
     print(release.statement())  # for the privacy reviewer

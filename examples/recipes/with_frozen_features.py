@@ -2,7 +2,7 @@
 
     pip install torch==2.13.0 && pip install transformers ".[torch]"
     python with_frozen_features.py
-    optuna-dp check with_frozen_features.py:objective --plan PLAN
+    optuna-dp check with_frozen_features.py:objective --plan PLAN --data DATA
 
 The features are computed once, record by record, by a model that has seen no private record. Here
 it is a ViT with random weights, made on the spot, so nothing is downloaded. With a model of your
@@ -29,17 +29,17 @@ with torch.no_grad():
     FEATURES = BODY(pixel_values=IMAGES).last_hidden_state.mean(1)
 # To length one, record by record: no statistics of the records are used.
 FEATURES = nn.functional.normalize(FEATURES) * FEATURES.shape[1] ** 0.5
-LABELS = torch.tensor(labels)
-PLAN = odp.plan_budget(epsilon=3.0, delta=1e-5, records=len(LABELS), epochs=20, pilots=0)
+DATA = FEATURES, torch.tensor(labels)
+PLAN = odp.plan_budget(epsilon=3.0, delta=1e-5, records=len(labels), epochs=20, pilots=0)
 
 
-def objective(trial):
+def objective(trial, data=DATA):
     run = odp.fidelity(trial)
     head = nn.Linear(FEATURES.shape[1], 10)
     trained = odp.train(
         run,
         head,
-        (FEATURES, LABELS),
+        data,
         loss=nn.functional.cross_entropy,
         score="accuracy",
         inputs=odp.made_up_inputs(*[(-1.73, 1.73)] * FEATURES.shape[1]),  # mean square one

@@ -31,12 +31,8 @@ pixels, labels = load_digits(return_X_y=True)
 dark = (pixels.reshape(-1, 8, 8) > 7).astype(int)
 words = np.hstack([dark @ 2 ** np.arange(8), dark.transpose(0, 2, 1) @ 2 ** np.arange(8)])
 RECORDS = len(words)
-data = {
-    "input_ids": torch.tensor(words),
-    "position_ids": torch.arange(words.shape[1]).repeat(RECORDS, 1),  # one row for each record
-    "labels": torch.tensor(labels),
-}
-DATASET = [{name: column[i] for name, column in data.items()} for i in range(RECORDS)]
+DATA = torch.tensor(words), torch.tensor(labels)
+POSITIONS = torch.arange(words.shape[1])
 PLAN = odp.plan_budget(epsilon=3.0, delta=1e-5, records=RECORDS, epochs=30, pilots=0)
 
 
@@ -50,7 +46,7 @@ class PrivateTrainer(Trainer):
         """Drops what the Trainer would print and keep: its losses have no noise."""
 
 
-def train(run):
+def train(run, words, labels):
     config = BertConfig(
         vocab_size=256, hidden_size=32, num_hidden_layers=1, num_attention_heads=2,
         intermediate_size=64, max_position_embeddings=16, num_labels=10, initializer_range=0.2,
@@ -63,11 +59,15 @@ def train(run):
         optimizer="adam",
         schedule=odp.Schedule("constant"),
     ).learning_rate
+    dataset = [
+        {"input_ids": ids, "position_ids": POSITIONS, "labels": label}  # one row for each record
+        for ids, label in zip(words, labels, strict=True)
+    ]
     private, optimizer, batches = odp.opacus.make_private(
         run,
         module=model,
         optimizer=torch.optim.Adam(model.parameters(), lr=rate),
-        data_loader=DataLoader(DATASET),
+        data_loader=DataLoader(dataset),
     )
     arguments = TrainingArguments(
         max_steps=run.steps,
@@ -90,13 +90,14 @@ def train(run):
 MODELS = {}
 
 
-def objective(trial):
+def objective(trial, data=DATA):
     run = odp.fidelity(trial)
-    model = train(run)
+    words, labels = data
+    model = train(run, words, labels)
     MODELS["last"] = model
     with torch.no_grad():
-        found = model(data["input_ids"], position_ids=data["position_ids"]).logits.argmax(1)
-    return run.score(np.asarray(found == data["labels"]))
+        found = model(words, position_ids=POSITIONS.repeat(len(words), 1)).logits.argmax(1)
+    return run.score(np.asarray(found == labels))
 
 
 def main():

@@ -2,7 +2,7 @@
 
     pip install jax-privacy .
     python with_jax_privacy.py
-    optuna-dp check with_jax_privacy.py:objective --plan PLAN
+    optuna-dp check with_jax_privacy.py:objective --plan PLAN --data DATA
 
 The second takes less than half a minute on one core, the third about as long.
 """
@@ -22,8 +22,8 @@ from sklearn.datasets import load_digits
 import optuna_dp as odp
 
 pixels, labels = load_digits(return_X_y=True)
-x, y = jnp.asarray(pixels / 16.0), jnp.asarray(labels)
-RECORDS, RATE, STEPS = len(x), 1 / 5, 150
+DATA = pixels / 16.0, labels
+RECORDS, RATE, STEPS = len(labels), 1 / 5, 150
 
 
 def training_event(noise_multiplier, steps):
@@ -42,7 +42,7 @@ def loss(weights, features, label):
     return optax.softmax_cross_entropy_with_integer_labels(logits(weights, features), label).mean()
 
 
-def train(run, rate):
+def train(run, rate, x, y):
     """DP-SGD from JAX Privacy's parts: clipping, noise, batches."""
     clipped_sum = clipping.clipped_grad(
         loss, l2_clip_norm=1.0, normalize_by=RECORDS * RATE, batch_argnums=(1, 2)
@@ -67,7 +67,7 @@ def train(run, rate):
 
     weights = {"w": jnp.zeros((64, 10)), "b": jnp.zeros(10)}
     noise_state = privatizer.init(weights)
-    for batch in batches.batch_iterator(RECORDS):  # numpy's generator, fresh for each training
+    for batch in batches.batch_iterator(len(x)):  # numpy's generator, fresh for each training
         indices = batch_selection.pad_to_multiple_of(batch, 256)  # compiled once
         weights, noise_state = step(weights, noise_state, indices)
     return weights
@@ -76,15 +76,16 @@ def train(run, rate):
 MODELS = {}
 
 
-def objective(trial):
+def objective(trial, data=DATA):
     run = odp.fidelity(trial)
+    x, y = (jnp.asarray(column) for column in data)
     rate = odp.learning_rate(  # the plan is made of events, and does not know the batch
         "sgd",
         noise_multiplier=run.noise_multiplier,
         steps=run.steps,
         batch_size=RECORDS * RATE,
     )
-    weights = train(run, rate)
+    weights = train(run, rate, x, y)
     run.spent(training_event(run.noise_multiplier, run.steps))
     MODELS["last"] = weights
     correct = np.asarray(logits(weights, x).argmax(axis=1) == y)

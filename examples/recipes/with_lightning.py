@@ -2,7 +2,7 @@
 
     pip install torch==2.13.0 && pip install lightning ".[opacus]"
     python with_lightning.py
-    optuna-dp check with_lightning.py:objective --plan PLAN
+    optuna-dp check with_lightning.py:objective --plan PLAN --data DATA
 
 The second takes less than half a minute on one core, the third about as long.
 """
@@ -24,8 +24,8 @@ warnings.filterwarnings("ignore", module="(opacus|torch|lightning)")
 logging.getLogger("lightning.pytorch").setLevel(logging.ERROR)
 torch.set_num_threads(1)
 pixels, labels = load_digits(return_X_y=True)
-x, y = torch.tensor(pixels / 16.0, dtype=torch.float32), torch.tensor(labels)
-PLAN = odp.plan_budget(epsilon=3.0, delta=1e-5, records=len(x), epochs=20, pilots=0)
+DATA = torch.tensor(pixels / 16.0, dtype=torch.float32), torch.tensor(labels)
+PLAN = odp.plan_budget(epsilon=3.0, delta=1e-5, records=len(labels), epochs=20, pilots=0)
 
 
 class Digits(lightning.LightningModule):
@@ -45,7 +45,7 @@ class Digits(lightning.LightningModule):
         return nn.functional.cross_entropy(self.network(features), target)
 
 
-def train(run, rate):
+def train(run, rate, x, y):
     network = nn.Sequential(nn.Linear(64, 32), nn.ReLU(), nn.Linear(32, 10))
     private, optimizer, batches = odp.opacus.make_private(
         run,
@@ -72,9 +72,10 @@ def train(run, rate):
 MODELS = {}
 
 
-def objective(trial):
+def objective(trial, data=DATA):
     run = odp.fidelity(trial)
-    network = train(run, run.learning_rate("sgd"))  # which follows from public numbers
+    x, y = data
+    network = train(run, run.learning_rate("sgd"), x, y)  # which follows from public numbers
     MODELS["last"] = network
     with torch.no_grad():
         correct = np.asarray(network(x).argmax(1) == y)

@@ -25,7 +25,7 @@ RECORDS, LENGTH = 600, 24
 FILES = sorted(Path(sysconfig.get_path("stdlib")).glob("*.py"))
 LINES = [line.strip() for file in FILES for line in file.read_bytes().splitlines()]
 TEXT = [line[:LENGTH].ljust(LENGTH) for line in LINES if len(line) > LENGTH // 2][:RECORDS]
-IDS = torch.tensor([list(line) for line in TEXT])
+DATA = torch.tensor([list(line) for line in TEXT])
 PLAN = odp.plan_budget(epsilon=3.0, delta=1e-5, records=RECORDS, epochs=20, pilots=0)
 
 
@@ -51,13 +51,13 @@ def make_model():
     return get_peft_model(GPT2LMHeadModel(config), lora)
 
 
-def objective(trial):
+def objective(trial, data=DATA):
     run = odp.fidelity(trial)
     model = make_model()
     trained = odp.train(
         run,
         model,
-        IDS,
+        data,
         record_loss=record_loss,
         record_score=record_score,
         inputs=odp.made_up_tokens(256, LENGTH),  # the rate is rehearsed on texts of this shape

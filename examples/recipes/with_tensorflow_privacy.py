@@ -4,7 +4,7 @@
     uv pip install --override newer.txt "tensorflow-cpu==2.15.*" tensorflow-privacy==0.9.0 \
         scikit-learn .
     python with_tensorflow_privacy.py
-    optuna-dp check with_tensorflow_privacy.py:objective --plan PLAN
+    optuna-dp check with_tensorflow_privacy.py:objective --plan PLAN --data DATA
 """
 
 import os
@@ -20,8 +20,8 @@ from tensorflow_privacy import DPKerasSGDOptimizer
 import optuna_dp as odp
 
 pixels, labels = load_digits(return_X_y=True)
-x, y = pixels.astype(np.float32) / 16, labels.astype(np.int32)
-RECORDS, BATCH_SIZE, EPOCHS = len(x), 256, 5
+DATA = pixels.astype(np.float32) / 16, labels.astype(np.int32)
+RECORDS, BATCH_SIZE, EPOCHS = len(labels), 256, 5
 STEPS_PER_EPOCH = RECORDS // BATCH_SIZE  # the rest of each shuffle is dropped
 
 
@@ -43,7 +43,7 @@ PLAN = odp.plan_budget(
 )
 
 
-def train(run, rate):
+def train(run, rate, x, y):
     model = tf.keras.Sequential([tf.keras.layers.Dense(10)])
     model.compile(
         optimizer=DPKerasSGDOptimizer(
@@ -63,15 +63,16 @@ def train(run, rate):
     return model
 
 
-def objective(trial):
+def objective(trial, data=DATA):
     run = odp.fidelity(trial)
+    x, y = data
     rate = odp.learning_rate(
         "sgd",
         noise_multiplier=run.noise_multiplier,
         steps=run.steps,
         batch_size=BATCH_SIZE,
     )
-    model = train(run, rate)
+    model = train(run, rate, x, y)
     run.spent(training_event(run.noise_multiplier, run.steps))
     correct = model.predict(x, verbose=0).argmax(axis=1) == y
     return run.score(correct, size=RECORDS)

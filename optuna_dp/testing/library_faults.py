@@ -14,7 +14,7 @@ from optuna_dp.testing.stage import Stage
 from optuna_dp.testing.watched_fits import changed_settings, moved, moved_weights
 
 # Compiled code of these draws its noise from the operating system.
-_NOISE_UNSEEN = ("DP-EBM",)
+_NOISE_UNSEEN = ("DP-EBM", "SmartNoise")
 _BOUNDS = "bounds of the records"
 _PUBLIC_BOUNDS = (
     "Give what is possible at all (an age of 0 to 120), the range of a public table, or a private "
