@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import threading
 from typing import Any
 
 import numpy as np
+import optuna
 import pytest
 from budget_support import budget
-from patience import within
 from support import asking, budget_sampler, logged, study_of
 
 import optuna_dp as odp
 from optuna_dp.errors import InvalidArgumentError, PlanError
-from optuna_dp.polling import poll
 
 N = 60
 X = np.random.default_rng(0).normal(size=(N, 4))
@@ -93,7 +91,7 @@ def test_what_failed_pilots_trained_is_said_to_count() -> None:
 
 
 def test_advice_on_a_failed_last_run_comes_once_to_each_who_asks() -> None:
-    """Two threads may meet the failure: that of the run, and one whose trial waits for its end."""
+    """Two threads may meet the failure: that of the run, and that of a trial begun before."""
     study = study_of(budget_sampler(budget(1)))
     study.optimize(asking(lambda trial: trial.suggest_float("x", 0.0, 1.0)), n_trials=1)
 
@@ -103,16 +101,16 @@ def test_advice_on_a_failed_last_run_comes_once_to_each_who_asks() -> None:
     def times(lines: list[str]) -> int:
         return sum("budget has no other" in line for line in lines)
 
-    other = threading.Thread(target=study.ask)
+    others: list[optuna.Trial] = []
 
     def fails_beside_another(trial: Any) -> Any:
-        other.start()
-        poll(lambda: len(study.get_trials(deepcopy=False)) > trial.number + 1 or None, within())
+        others.append(study.ask())
         raise ValueError
 
     with logged() as lines:
         study.optimize(fails_beside_another, catch=(ValueError,))
-        other.join()
+        with pytest.raises(optuna.TrialPruned):
+            others[0].suggest_float("x", 0.0, 1.0)
     assert times(lines) == 1
     for _ in range(2):
         with logged() as lines:
