@@ -229,7 +229,8 @@ class BudgetStrategy(SlotStrategy):
             )
         if not begins:
             last_run = failed_last_run(trials_of(study), self._budget)
-            self._warn_of_failed_last_run(study, last_run, asked_by=trial)
+            if last_run is not None:
+                _logger.warning("%s", words_on_failure(last_run, self._budget))
         if not begins or is_last_paid(study, trial.number, self._budget):
             slot.stop_loop()
         return begins
@@ -404,25 +405,7 @@ class BudgetStrategy(SlotStrategy):
             slot.stop_loop()
         elif is_last_paid(study, trial.number, self._budget):
             record = slot.storage.get_trial(slot.trial_id)
-            self._warn_of_failed_last_run(study, record)
-
-    def _warn_of_failed_last_run(
-        self, study: Study, last_run: FrozenTrial | None, asked_by: FrozenTrial | None = None
-    ) -> None:
-        """Says what to do about a last run that failed: when it ends, and whenever one asks later.
-
-        Args:
-            study: The study.
-            last_run: The run; None is no such run.
-            asked_by: A trial that cannot begin, if one asks for a run. Where it began before the
-                run ended, another thread may say the same of the run's end: it is said once.
-        """
-        if last_run is None:
-            return
-        about = f"the last run of {study.study_name}"
-        if asked_by is not None and _began_after(asked_by, last_run):
-            about = f"{about}, asked by trial {asked_by.number}"
-        self.warn_once(words_on_failure(last_run, self._budget), about=about)
+            _logger.warning("%s", words_on_failure(record, self._budget))
 
     def note_failure(self, study: Study, error: Exception) -> None:
         """Keeps the type of the first error of a study; its text may tell of the records."""
@@ -470,9 +453,3 @@ def _signs_of(study: Study) -> list[float]:
 def _given_by_hand(trial: FrozenTrial) -> bool:
     """Returns whether a trial's hyperparameters, or some of them, were enqueued."""
     return was_enqueued(trial) or bool(trial.params)
-
-
-def _began_after(trial: FrozenTrial, run: FrozenTrial) -> bool:
-    """Returns whether a trial began after a run had ended."""
-    began_at, ended_at = trial.datetime_start, run.datetime_complete
-    return began_at is not None and ended_at is not None and began_at > ended_at
