@@ -3,6 +3,7 @@ from __future__ import annotations
 import importlib.util
 
 import no_disk
+import one_thread  # noqa: F401 (before anything loads numpy)
 import optuna
 import pytest
 from hypothesis import HealthCheck, settings

@@ -336,6 +336,7 @@ def test_guarantees_compose_in_no_order() -> None:
     assert "NoOp" not in repr(whole)
 
 
+@pytest.mark.slow
 def test_an_attack_stands_beside_the_bound() -> None:
     event = odp.compose(odp.bounded_range(0.5), odp.gaussian(3.0))
     attack, bound = odp.Guarantee(event).bounds(1e-5)

@@ -36,6 +36,7 @@ def test_gaussians_compose_to_a_gaussian(noises: tuple[float, ...]) -> None:
         assert truth <= whole.delta(epsilon) <= 1.01 * truth + 1e-12
 
 
+@pytest.mark.slow
 def test_one_run_for_certain_composes_like_a_run() -> None:
     once = odp.selection_guarantee(odp.gaussian(2.0), odp.Geometric(1)).compose(odp.gaussian(3.0))
     distance = math.hypot(1.0 / 2.0, 1.0 / 3.0)

@@ -164,6 +164,7 @@ def test_known_values() -> None:
     assert found.by_method(DELTA)["rdp"] == pytest.approx(2.154, rel=3e-3)
 
 
+@pytest.mark.slow
 def test_the_policy_decides_which_bound_holds() -> None:
     history, data = ADAPTIVE[:2]
     assert history.epsilon(DELTA) < data.epsilon(DELTA)

@@ -56,6 +56,7 @@ def check_that_the_curve_is_no_smaller(guarantee: odp.Guarantee) -> None:
         assert guarantee.epsilon(delta) <= found["rdp"] * (1.0 + 1e-6), (guarantee, delta)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["gaussian", "pure", "laplace"])
 @pytest.mark.parametrize("seed", slow_if(lambda seed: seed == 0, range(2)))
 def test_for_the_geometric_law_a_curve_says_no_more(kind: str, seed: int) -> None:

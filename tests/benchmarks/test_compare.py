@@ -154,7 +154,8 @@ def test_every_search_has_a_guarantee_within_its_epsilon() -> None:
     assert most_work(FOLDER / "searches.csv", "budget") <= 3.5
 
 
-@pytest.mark.parametrize("arm", ["budget", pytest.param("", id="all", marks=[pytest.mark.slow])])
+@pytest.mark.slow
+@pytest.mark.parametrize("arm", ["budget", pytest.param("", id="all")])
 def test_every_epsilon_follows_from_the_stored_guarantee(arm: str) -> None:
     stored = json.loads((FOLDER / "guarantees.json").read_text())
     known: dict[str, float] = {}

@@ -154,6 +154,7 @@ def test_the_objective_can_be_checked(plan: odp.BudgetPlan) -> None:
     assert all("pilot" not in finding.about for finding in report.findings)
 
 
+@pytest.mark.slow
 def test_the_release_is_verified(plan: odp.BudgetPlan) -> None:
     study = study_of(plan)
     study.optimize(asks, callbacks=[odp.PrivacyCallback()])

@@ -101,6 +101,7 @@ def test_the_statement_tells_an_accountants_record_from_an_event_that_was_writte
     assert words in odp.release(study_with(honest)).statement()
 
 
+@pytest.mark.slow
 def test_the_statement_says_whose_hyperparameters_the_last_run_took() -> None:
     release = odp.release(study_with(honest))
     same = [i for i, p in enumerate(release.pilots, start=1) if p["params"] == release.params]
@@ -815,6 +816,7 @@ def test_the_same_cost_in_other_words_costs_no_more(relation: str) -> None:
     assert not costs_no_more(one_more, gaussian, relation)
 
 
+@pytest.mark.slow
 def test_a_pair_that_is_made_of_a_renyi_curve_says_nothing_about_sums_of_curves() -> None:
     """What the pair of one zCDP run dominates may cost more, a hundred times, than its curves."""
     allowed, laplace = odp.zcdp(0.01), odp.laplace(6.0)

@@ -110,6 +110,7 @@ def test_only_the_dead_workers_run_is_settled(crew: Crew, diary: Diary) -> None:
     assert [name for name, _ in crew.started].count("work") == 4  # Three, and a replacement.
 
 
+@pytest.mark.slow
 def test_a_worker_that_lives_after_all_changes_nothing(crew: Crew, diary: Diary) -> None:
     objective = dying(diary, lambda trial: trial.number == 1)
     study = odp.distributed.optimize(

@@ -167,6 +167,7 @@ def test_every_run_that_may_start_is_in_the_event() -> None:
     assert plan.runs == 9
 
 
+@pytest.mark.slow
 def test_disjoint_validation_records_cost_the_worse_of_the_two() -> None:
     together = odp.plan_budget(epsilon=1.0, score="training", pilots=4, **DIGITS)
     apart = odp.plan_budget(epsilon=1.0, score="disjoint", pilots=4, **DIGITS)

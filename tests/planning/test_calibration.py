@@ -160,7 +160,8 @@ def test_mean_never_overshoots(seed: int) -> None:
     check(found, target, 40.0 if seed % len(LAWS) == 5 else calibration.LARGEST_MEAN)
 
 
-@pytest.mark.parametrize("policy", ["data", pytest.param("history", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("policy", ["data", "history"])
 def test_density_bounds_never_overshoot(policy: str) -> None:
     rng = np.random.default_rng(7)
     run, trials = odp.gaussian(4.0), odp.Geometric(3)
@@ -205,6 +206,7 @@ def test_tolerance_is_kept() -> None:
     assert 1.0 - 1e-5 <= found.epsilon <= 1.0
 
 
+@pytest.mark.slow
 def test_result_is_plain_data() -> None:
     import json
 

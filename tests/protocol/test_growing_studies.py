@@ -43,6 +43,7 @@ def test_the_callback_looks_at_each_run_once(monkeypatch: pytest.MonkeyPatch) ->
     assert len(looked) <= 2 * 40
 
 
+@pytest.mark.slow
 def test_a_proposer_is_shown_each_pilot_once(monkeypatch: pytest.MonkeyPatch) -> None:
     plan = odp.plan_budget(
         epsilon=3.0, run=lambda noise, steps: odp.gaussian(noise), steps=1, pilots=40

@@ -65,6 +65,7 @@ def test_whom_a_worker_waits_for_is_said_after_a_second_with_the_command(
     assert odp.release(study).params is not None
 
 
+@pytest.mark.slow
 def test_a_long_wait_is_said_less_and_less_often(tmp_path: Path) -> None:
     waiting = Waiting(killed_pilot(storage_in(tmp_path, "sqlite")), "for a run")
     with logged() as lines:

@@ -295,6 +295,7 @@ def test_a_score_of_clients_costs_what_a_score_of_records_costs() -> None:
     assert by_client.pilot.noise_multiplier == by_record.pilot.noise_multiplier
 
 
+@pytest.mark.slow
 def test_a_cost_that_has_no_renyi_curve_is_planned() -> None:
     plan = odp.plan_budget(
         epsilon=3.0,

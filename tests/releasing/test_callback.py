@@ -153,6 +153,7 @@ def test_the_guarantee_of_a_budget_is_its_plans() -> None:
     assert callback.guarantee(study) == plan.guarantee
 
 
+@pytest.mark.slow
 def test_a_callback_of_another_cost_gives_no_guarantee() -> None:
     study = study_of(odp.RandTuneSampler(trials=exactly(3)))
     study.optimize(objective, n_trials=1, callbacks=[odp.PrivacyCallback(RUN)])
@@ -164,6 +165,7 @@ def test_a_callback_of_another_cost_gives_no_guarantee() -> None:
         odp.PrivacyCallback(RUN).guarantee("sqlite:///a.db")
 
 
+@pytest.mark.slow
 def test_it_writes_what_a_run_costs_once() -> None:
     study = study_of(odp.RandTuneSampler(trials=exactly(9)))
     written = []
@@ -201,6 +203,7 @@ def test_an_infinite_guarantee_is_said_to_be_one() -> None:
         assert "no finite epsilon at delta 1e-05 (no finite Renyi divergence is known)" in line
 
 
+@pytest.mark.slow
 def test_progress_tells_t_at_the_curators_own_level_only() -> None:
     study = study_of(odp.RandTuneSampler(trials=exactly(13)))
     with logged(LOSS_LOGGER) as shown, logged() as lines:
@@ -219,6 +222,7 @@ def test_our_own_logger_is_quiet_by_default() -> None:
     assert not logging.getLogger("optuna_dp").handlers
 
 
+@pytest.mark.slow
 def test_it_stops_the_study_by_itself() -> None:
     """Even if the sampler's own stop were not there."""
     sampler = odp.RandTuneSampler(trials=exactly(5))
@@ -328,6 +332,7 @@ def test_other_ranges_than_those_of_search_space_are_said_after_the_first_run() 
     assert len(study.trials) == 1
 
 
+@pytest.mark.slow
 def test_a_composition_is_the_same_cost_when_it_is_read_again() -> None:
     """dp-accounting's composed events may hold tuples, and JSON knows lists only."""
     run = dp_event.ComposedDpEvent((odp.gaussian(4.0), odp.gaussian(9)))

@@ -10,6 +10,7 @@ import json
 from pathlib import Path
 
 import pytest
+from slow_cases import slow_if
 
 import optuna_dp as odp
 
@@ -20,7 +21,11 @@ def test_there_are_statements() -> None:
     assert len(FILES) == 7
 
 
-@pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
+@pytest.mark.parametrize(
+    "file",
+    slow_if(lambda file: file.stem in ("budget_disjoint", "budget_enforced", "dp_hypo"), FILES),
+    ids=lambda file: file.stem,
+)
 def test_an_earlier_statement_agrees_and_is_printed_in_the_words_of_today(file: Path) -> None:
     found = odp.verify(file)
     assert found.ok, str(found)

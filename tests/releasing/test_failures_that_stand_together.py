@@ -101,6 +101,7 @@ def test_a_block_in_the_middle() -> None:
     assert found.guarantee.epsilon(1e-5) > odp.Guarantee(RUN).epsilon(1e-5)
 
 
+@pytest.mark.slow
 def test_a_second_answer_about_failures_is_a_second_release() -> None:
     """Each answer tells something else, so only the first one is given, however often."""
     study = stopped(odp.RandTuneSampler(trials=exactly(60)), 10)

@@ -147,6 +147,7 @@ def test_a_run_that_was_ended_is_charged_for_and_no_run_with_an_output() -> None
 # -- which promises there are --------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_public_settings_are_promised_and_asked_for_where_other_code_trained(
     enforced: odp.Release,
 ) -> None:
@@ -162,6 +163,7 @@ def test_public_settings_are_promised_and_asked_for_where_other_code_trained(
     assert "code of the final training" in found.questions
 
 
+@pytest.mark.slow
 def test_how_records_were_sampled_is_asked_where_a_sample_is_drawn_or_somebody_says_it() -> None:
     row = "| Sampling as performed |"
     for run, is_asked in ((odp.pure_dp(0.1), False), (odp.dp_sgd(**STEPS_OF_DP_SGD), True)):
@@ -207,6 +209,7 @@ def test_a_promise_about_early_stopping_is_left_out_only_where_the_software_took
     assert speaks_of_it(released(lambda t: (trains if t.number == 0 else compares)(t)))
 
 
+@pytest.mark.slow
 def test_promises_of_public_and_disjoint_scores_are_there_where_they_are_needed(
     enforced: odp.Release, disjoint: odp.Release
 ) -> None:
@@ -319,6 +322,7 @@ def test_words_of_a_file_are_no_words_of_the_check() -> None:
     assert "\x1b" not in "".join(lines)
 
 
+@pytest.mark.slow
 def test_disjoint_records_of_a_private_selection_are_those_of_the_winner() -> None:
     run = odp.RunPlan(**RUN, score="disjoint")
     study = study_of(odp.RandTuneSampler(trials=odp.Geometric(3), run=run))

@@ -232,6 +232,7 @@ def test_a_trial_that_another_process_continues_keeps_its_draws() -> None:
         assert odp.release(study, RUN, vouched="a test").params is not None
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:Choices for a categorical distribution")
 def test_choices_that_are_tuples_are_those_of_search_space() -> None:
     """The plan is JSON, so its tuples are lists; a storage in memory keeps the tuples."""

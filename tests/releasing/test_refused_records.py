@@ -172,6 +172,7 @@ def test_another_delta_is_for_display_only() -> None:
         odp.release(study, delta=1.5, vouched="a test")
 
 
+@pytest.mark.slow
 def test_workers_that_recorded_different_events() -> None:
     study = study_of(odp.RandTuneSampler(trials=exactly(3)))
     study.optimize(objective, n_trials=1, callbacks=[odp.PrivacyCallback(odp.gaussian(5.0))])

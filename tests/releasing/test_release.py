@@ -205,6 +205,7 @@ def test_only_named_attributes_leave() -> None:
     assert odp.release(finished_study(sampler, speaks), RUN, vouched="a test").attributes == {}
 
 
+@pytest.mark.slow
 def test_the_artifact_of_the_winner_only_and_without_its_name(tmp_path: Path) -> None:
     store = FileSystemArtifactStore(tmp_path)
 
@@ -303,6 +304,7 @@ def test_the_first_lines_say_that_the_cost_of_a_run_is_the_curators_word() -> No
     assert "*One run*" in first_lines
 
 
+@pytest.mark.slow
 def test_the_statement_says_what_bounds_the_density() -> None:
     alone = odp.release(finished_study(), RUN, vouched="a test").statement()
     assert "every run is drawn from the prior itself" in alone

@@ -28,6 +28,7 @@ def test_a_search_over_runs_that_hide_clients_says_so() -> None:
     assert for_clients.guarantee.epsilon(1e-5) == for_records.guarantee.epsilon(1e-5)
 
 
+@pytest.mark.slow
 def test_a_final_training_is_about_the_same_unit() -> None:
     of_clients = odp.per_client(odp.gaussian(8.0))
     with pytest.raises(InvalidArgumentError, match="per_client"):

@@ -12,6 +12,7 @@ from typing import Any
 import optuna
 import pytest
 from budget.budget_support import budget
+from slow_cases import slow_if
 from support import asking
 from support import release as released_by
 from typer.testing import CliRunner
@@ -49,7 +50,10 @@ def without(data: dict[str, Any], *names: str) -> dict[str, Any]:
 
 @pytest.mark.parametrize(
     ("kind", "trained"),
-    [*((kind, False) for kind in SAMPLERS), ("rand_tune", True), ("budget", True)],
+    slow_if(
+        lambda kind, trained: trained or kind == "dp_hypo, any schedule",
+        [*((kind, False) for kind in SAMPLERS), ("rand_tune", True), ("budget", True)],
+    ),
 )
 def test_a_release_of_every_kind_can_be_checked(kind: str, trained: bool) -> None:
     study = optuna.create_study(direction="maximize", sampler=SAMPLERS[kind]())

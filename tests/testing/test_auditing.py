@@ -47,6 +47,7 @@ def test_the_confidence_is_kept() -> None:
     assert wrong <= 300 * 0.1 + 3 * math.sqrt(300 * 0.1 * 0.9)
 
 
+@pytest.mark.slow
 def test_choosing_the_event_on_the_same_half_would_be_wrong() -> None:
     """The test above has teeth: without the split it fails."""
     rng = np.random.default_rng(3)

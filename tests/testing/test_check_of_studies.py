@@ -146,6 +146,7 @@ def honest_score(trial):
     return score(train(trial.suggest_float("rate", 0.1, 1.0)))
 
 
+@pytest.mark.slow
 def test_the_number_of_records_as_size_of_a_score_is_found_where_it_is_private() -> None:
     def by_length(trial, data):
         run = odp.fidelity(trial)

@@ -41,6 +41,7 @@ def laplace_pvalue(draws, scale):
     return pvalue([*counts, len(draws) - sum(counts)], [*law, 1 - law.sum()])
 
 
+@pytest.mark.slow
 def test_opendp_draws_the_law_on_which_the_proof_rests():
     draws = DiscreteLaplace(4.0).draw(40_000)
     assert laplace_pvalue(draws, 4.0) > 1e-9
@@ -90,6 +91,7 @@ def test_one_iteration_is_epsilon_dp_exactly_and_half_the_noise_is_not():
     assert sabotaged > 1.5 * epsilon
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("totals", "threshold"),
     [([3, 9, -5], 12), (list(range(0, 200, 2)), 120)],

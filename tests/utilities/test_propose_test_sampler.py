@@ -196,6 +196,7 @@ def _leaky(scale: float) -> Callable[[optuna.Trial], float]:
     return objective
 
 
+@pytest.mark.slow
 def test_no_utility_reaches_the_proposer(monkeypatch: pytest.MonkeyPatch) -> None:
     """Same answers, other utilities: the proposer finds exactly the same."""
     answers = [0, 2, None, 1, None, None, None, None, None]
@@ -250,6 +251,7 @@ def test_an_interrupted_study_of_batches_goes_on() -> None:
     odp.release(study)
 
 
+@pytest.mark.slow
 def test_a_worker_that_dies_while_it_makes_the_answer(monkeypatch: pytest.MonkeyPatch) -> None:
     real, calls = utility_choice.above_threshold, []
 

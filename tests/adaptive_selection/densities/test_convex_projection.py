@@ -105,6 +105,7 @@ def test_another_distance_gives_another_density() -> None:
     np.testing.assert_allclose(solved, pulled, atol=2e-3)
 
 
+@pytest.mark.slow
 def test_nothing_leaves_the_bounds_in_random_cases() -> None:
     rng = np.random.default_rng(5)
     for _ in range(40):

@@ -133,6 +133,7 @@ def test_no_order_of_outputs_beats_the_bound(make: Bound) -> None:
     assert violations_of_orders(make, 30, seed=1) == 0
 
 
+@pytest.mark.slow
 def test_no_order_of_a_gaussian_run_beats_the_bound() -> None:
     assert violations_of_attacks(RankProfile) == 0
 
@@ -143,6 +144,7 @@ def test_no_order_of_outputs_beats_the_bound_on_many_mechanisms() -> None:
     assert violations_of_orders(COARSE, 500, seed=6) == 0
 
 
+@pytest.mark.slow
 def test_no_policy_beats_the_bound() -> None:
     assert violations_of_policies(COARSE, 40, seed=2) == 0
 
@@ -240,6 +242,7 @@ SABOTAGE = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", SABOTAGE)
 def test_sabotaged_bounds_are_caught(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     function, sabotage = SABOTAGE[name]
