@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import importlib.util
 
+import cores  # noqa: F401 (first: numpy reads its number of threads when it is loaded)
 import no_disk
-import one_thread  # noqa: F401 (before anything loads numpy)
 import optuna
 import pytest
 from hypothesis import HealthCheck, settings
