@@ -31,6 +31,7 @@ def shown(monkeypatch: pytest.MonkeyPatch, sampler: Any, run: Any = RUN, *, tty:
     return terminal.getvalue()
 
 
+@pytest.mark.slow
 def test_it_says_what_is_guaranteed_and_goes_away(monkeypatch: pytest.MonkeyPatch) -> None:
     text = shown(monkeypatch, odp.RandTuneSampler(trials=exactly(5)), tty=True)
     epsilon = odp.selection_guarantee(RUN, exactly(5)).epsilon(1e-5)
@@ -39,6 +40,7 @@ def test_it_says_what_is_guaranteed_and_goes_away(monkeypatch: pytest.MonkeyPatc
     assert text.replace("\x1b[A", "").rstrip("\r").split("\r")[-1].strip() == ""
 
 
+@pytest.mark.slow
 def test_a_secret_number_of_runs_is_not_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     text = shown(monkeypatch, odp.RandTuneSampler(trials=exactly(13)), tty=True)
     words = re.sub(r"\d\d:\d\d:\d\d", "", text)

@@ -354,6 +354,7 @@ def test_trivial_choices() -> None:
     assert odp.Guarantee(shown).epsilon(1e-5) == math.inf
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("delta", [1e-5, 1e-10])
 def test_a_choice_that_comes_first_never_costs_more_than_one_that_comes_later(
     delta: float,

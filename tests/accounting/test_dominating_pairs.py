@@ -200,6 +200,7 @@ class TestFromProfile:
         assert made.delta(every) == pytest.approx(truth.delta(every), abs=2e-14)
         assert made.infinite_mass == pytest.approx(truth.infinite_mass, abs=1e-14)
 
+    @pytest.mark.slow
     @pytest.mark.parametrize(("noise", "top"), [(0.25, 60.0), (4.0, 4.0), (1000.0, 0.02)])
     def test_values_at_the_points_are_kept_to_the_last_bit(self, noise: float, top: float) -> None:
         eps = np.linspace(0.0, top, 201)

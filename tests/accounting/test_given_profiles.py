@@ -170,6 +170,7 @@ def shortfall(make: Input, seed: int, *, of_selections: bool) -> float:
     return float(np.max(truth - [guarantee.delta(e) for e in epsilons]))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("make", [as_profile, as_pld, as_trade_off])
 def test_no_profile_is_below_the_truth(make: Input) -> None:
     for seed in range(12):
@@ -257,6 +258,7 @@ def test_a_profile_that_never_falls_below_one_is_not_private() -> None:
     assert "no delta below 1" in guarantee.reasons(0.5)["profile"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "event",
     [

@@ -104,6 +104,7 @@ def test_the_relation_survives_json() -> None:
     assert guarantee.epsilon(DELTA) > odp.Guarantee(odp.gaussian(2.0)).epsilon(DELTA)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("guarantee", "names"),
     [
@@ -222,6 +223,7 @@ def test_no_attack_is_claimed_where_none_is_known() -> None:
 # -- the ends ------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("run", [odp.pure_dp(0.0), dp_event.NoOpDpEvent(), odp.zcdp(0.0)])
 def test_a_run_that_costs_nothing_makes_a_selection_that_costs_nothing(run: Any) -> None:
     assert odp.Guarantee(run).epsilon(DELTA) == 0.0

@@ -103,6 +103,7 @@ def test_it_votes_where_it_says_more(guarantee: odp.Guarantee) -> None:
     assert "rdp" in epsilon_methods.epsilons_of(guarantee.event, "add_or_remove_one", 1e-5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("law", [odp.Geometric(1000), Logarithmic(mean=1000)])
 def test_at_tiny_deltas_it_is_all_there_is(law: odp.TrialCount) -> None:
     guarantee = odp.selection_guarantee(odp.gaussian(2.0), law)

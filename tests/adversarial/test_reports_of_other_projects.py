@@ -60,6 +60,7 @@ def test_enqueued_pilots_that_several_threads_take_run_once_each(
     assert len(odp.release(study).pilots) == 8
 
 
+@pytest.mark.slow
 @STORAGES
 def test_a_score_that_is_nan_is_a_failed_run_and_never_wins(kind: str, tmp_path: Path) -> None:
     """optuna/optuna#3205 and #3132: a value of nan ends differently by storage and by way."""

@@ -48,6 +48,7 @@ def test_no_delta_makes_epsilon_negative_or_nan(name: str) -> None:
     assert epsilons == sorted(epsilons, reverse=True)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("noise", [0.2, 0.02, 0.0003])
 def test_a_large_epsilon_is_a_number_and_no_error(noise: float) -> None:
     """meta-pytorch/opacus#601, #604 and #775: no epsilon above 10, or above 500."""
@@ -80,6 +81,7 @@ def test_a_tiny_delta_neither_makes_epsilon_fall_nor_jump() -> None:
     assert high <= 0.67
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("target", [0.05, 0.31, 1.0, 3.7, 20.0])
 def test_no_search_for_a_noise_ends_above_its_target(target: float) -> None:
     """meta-pytorch/opacus#346: a bisection returned a noise of a larger epsilon than asked for."""

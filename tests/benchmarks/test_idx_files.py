@@ -119,6 +119,7 @@ def test_files_that_do_not_belong_together_are_refused(tmp_path: Path) -> None:
         load(tmp_path)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not FASHION_MNIST.is_dir(), reason="needs Debian's dataset-fashion-mnist")
 def test_debians_fashion_mnist_is_read() -> None:
     images = load()

@@ -37,6 +37,7 @@ def asks(trial: optuna.Trial) -> float:
     return odp.fidelity(trial).noise_multiplier + trial.suggest_float("x", 0.0, 1.0)
 
 
+@pytest.mark.slow
 def test_it_has_the_noise_of_a_single_training(plan: odp.BudgetPlan) -> None:
     assert (plan.pilots, plan.runs, plan.rung_sizes) == (0, 1, ())
     assert 2.97 <= plan.guarantee.epsilon(1e-5) <= 3.0

@@ -47,6 +47,7 @@ def test_a_plan_for_a_list_has_one_rung_of_two_fifths_of_the_length(plan: odp.Bu
     assert "5 candidates" in repr(plan)
 
 
+@pytest.mark.slow
 def test_dp_accounting_by_itself_says_what_the_plan_says(plan: odp.BudgetPlan) -> None:
     """The five candidates and the last run, written out by hand without anything of ours."""
     accountant = PLDAccountant()
@@ -70,6 +71,7 @@ def test_a_fifth_of_a_candidates_squared_budget_is_its_score(plan: odp.BudgetPla
     assert score / (score + training) == pytest.approx(0.2, abs=0.03)
 
 
+@pytest.mark.slow
 def test_other_trainings_have_short_lists_too() -> None:
     plan = odp.plan_budget(
         epsilon=3.0, run=lambda noise, steps: odp.gaussian(noise / steps**0.5), steps=100,

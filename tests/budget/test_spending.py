@@ -115,6 +115,7 @@ def test_the_statement_says_whose_hyperparameters_the_last_run_took() -> None:
     assert "its hyperparameters were no pilot's (of 3)" in odp.release(study).statement()
 
 
+@pytest.mark.slow
 def test_trainings_that_stopped_early_are_warned_of_and_stand_in_the_statement() -> None:
     def stops(trial: optuna.Trial) -> float:
         run = odp.fidelity(trial)
@@ -806,6 +807,7 @@ def test_an_event_that_costs_less_at_small_deltas_and_more_at_large_ones_costs_m
     assert costs_no_more(dp_event.LaplaceDpEvent(1.5), gaussian, "add_or_remove_one")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("relation", ["add_or_remove_one", "replace_one"])
 def test_the_same_cost_in_other_words_costs_no_more(relation: str) -> None:
     gaussian = dp_event.GaussianDpEvent(1.0)

@@ -204,6 +204,7 @@ def test_a_trial_that_is_not_open_is_named_by_its_flag(storage: str) -> None:
     assert "--fail" in bad("recover", storage, "open", "--fail", "77")
 
 
+@pytest.mark.slow
 def test_a_run_that_was_not_recorded_is_asked_for(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path / 'tuning.db'}"
     finished_study(storage=url, study_name="done")

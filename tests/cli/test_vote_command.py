@@ -29,6 +29,7 @@ def test_it_says_what_the_plan_says() -> None:
         assert row["votes"] == plan.visible_gap(row["chance"], good=4)
 
 
+@pytest.mark.slow
 def test_a_lead_beyond_all_clients_is_said_to_be_one() -> None:
     text = " ".join(run("--adjacency", "replace-one").split())
     assert "more than all" in text

@@ -172,6 +172,7 @@ def test_deaths_between_runs_that_ended_are_not_counted(crew: Crew, diary: Diary
     check_exactly_t(study, diary.began(), crashes=True)
 
 
+@pytest.mark.slow
 def test_an_objective_that_raises_ends_its_worker_only(crew: Crew, diary: Diary) -> None:
     study = study_maker()()
     with pytest.raises(ValueError, match="the data are not there") as caught:
@@ -265,6 +266,7 @@ def test_what_an_objective_raises_is_not_taken_for_a_storage(crew: Crew) -> None
         odp.distributed.optimize(study_maker(), objective, workers=1)
 
 
+@pytest.mark.slow
 def test_every_trial_belongs_to_somebody_from_the_first_moment(crew: Crew, diary: Diary) -> None:
     """The mark is part of the trial's creation: the storage is told nothing of it later."""
     study = study_maker()()

@@ -218,6 +218,7 @@ def test_a_damaged_cost_of_a_run_is_refused(data: st.DataObject) -> None:
     assert isinstance(found, OptunaDPError) or same(attrs[key], good)
 
 
+@pytest.mark.slow
 def test_a_cheaper_run_written_over_the_recorded_one_is_refused() -> None:
     study = study_of(odp.RandTuneSampler(trials=exactly(2)))
     study.optimize(lambda t: t.suggest_float("x", -1, 1), callbacks=[odp.PrivacyCallback(RUN)])

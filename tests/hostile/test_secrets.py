@@ -298,6 +298,7 @@ def test_the_statement_carries_a_digest_of_what_it_was_computed_from() -> None:
     assert released()[0].to_json()["statement"]["digest"] != data["statement"]["digest"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "change",
     [

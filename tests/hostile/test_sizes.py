@@ -66,6 +66,7 @@ def test_spaces_of_all_sizes_are_searched_stored_and_released(
         assert longest < MYSQL_TEXT
 
 
+@pytest.mark.slow
 def test_a_thousand_utilities_fit_into_every_storage(tmp_path: Path) -> None:
     study = optuna.create_study(
         direction="maximize",

@@ -139,6 +139,7 @@ def guarantee(i: int) -> odp.Guarantee:
     return odp.selection_guarantee(BASES[i], odp.Geometric(mean=3))
 
 
+@pytest.mark.slow
 @few
 @given(st.integers(0, 2), numbers, numbers)
 def test_guarantees_answer_or_refuse(i: int, delta: Any, epsilon: Any) -> None:

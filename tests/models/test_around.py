@@ -51,6 +51,7 @@ def test_the_default_spread_is_that_of_the_documentation() -> None:
     assert PRIOR.fingerprint(SPACE) == {"prior": "around", "centers": {"noise": 0.3}, "sd": 1.0}
 
 
+@pytest.mark.slow
 def test_a_release_says_what_runs_were_drawn_from() -> None:
     sampler = odp.RandTuneSampler(SPACE, trials=odp.Geometric(5), prior=PRIOR)
     study = optuna.create_study(direction="maximize", sampler=sampler)

@@ -67,6 +67,7 @@ def test_matches_optunas_random_sampler(name: str) -> None:
     assert _p_value(ours, _optuna_draws(d, 8000, 2), discrete) > 1e-3
 
 
+@pytest.mark.slow
 def test_the_law_test_rejects_neighbouring_laws() -> None:
     # Rounding a log-uniform on [low, high] (without the half steps) is not Optuna's law.
     d = DISTRIBUTIONS["int_log"]

@@ -25,6 +25,7 @@ def mu_of(epsilon: float, delta: float) -> float:
     return float(brentq(excess, 1e-3, 50.0))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("epsilon", [0.3, 3.0])
 @pytest.mark.parametrize("relation", ["add_or_remove_one", "replace_one"])
 def test_a_training_with_that_noise_costs_the_epsilon(epsilon: float, relation: str) -> None:

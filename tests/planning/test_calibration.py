@@ -148,6 +148,7 @@ def test_noise_never_overshoots(seed: int) -> None:
     check(found, target, 0.1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", slow_if(lambda seed: seed not in (1, 3, 6), range(14)))
 def test_mean_never_overshoots(seed: int) -> None:
     rng = np.random.default_rng(100 + seed)

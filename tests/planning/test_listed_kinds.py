@@ -66,6 +66,7 @@ def test_a_map_transforms_each_record_by_itself(inputs: Any) -> None:
         assert list(np.flatnonzero((before != after).any(axis=1))) == [3]
 
 
+@pytest.mark.slow
 def test_a_table_is_searched_from_its_list() -> None:
     """What the pages show: the list, the maps, one call for a training."""
     rng = np.random.default_rng(0)

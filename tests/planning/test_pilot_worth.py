@@ -69,6 +69,7 @@ def test_the_default_is_short_pilots_for_less_than_three_trainings() -> None:
 BLIND: dict[str, Any] = {"epsilon": 0.3, "records": 134, "batch_size": 40, "epochs": 40}
 
 
+@pytest.mark.slow
 def test_pilots_whose_scores_would_be_noise_are_left_out() -> None:
     plan = odp.plan_budget(**BLIND)
     assert plan == odp.plan_budget(**BLIND, pilots=0)

@@ -108,6 +108,7 @@ def test_parameters_that_make_no_sense_are_refused_when_composed() -> None:
         SelectionAccountant("replace_one")  # type: ignore[arg-type]
 
 
+@pytest.mark.slow
 def test_the_order_of_calls_is_not_taken_for_an_order_in_time() -> None:
     choice, training = odp.bounded_range(0.5), odp.gaussian(4.0)
     first = odp.Guarantee(odp.compose(choice, training)).epsilon(DELTA)

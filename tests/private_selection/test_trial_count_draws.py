@@ -56,6 +56,7 @@ def test_inversion_against_rational_cdfs(law: TrialCount) -> None:
             _boundaries(law, total, k)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "law",
     [

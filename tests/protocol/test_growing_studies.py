@@ -55,6 +55,7 @@ def test_a_proposer_is_shown_each_pilot_once(monkeypatch: pytest.MonkeyPatch) ->
     assert len(shown) == 39
 
 
+@pytest.mark.slow
 def test_the_default_proposer_compares_ranges_of_each_pilot_once(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -143,6 +143,7 @@ def test_a_database_that_gives_ids_away_again(tmp_path: Path) -> None:
     storage.engine.dispose()
 
 
+@pytest.mark.slow
 def test_threads_that_share_a_sampler() -> None:
     sampler = SAMPLERS["rand_tune"]()
     drawn: list[list[float]] = [[] for _ in range(8)]

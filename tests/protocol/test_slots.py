@@ -233,6 +233,7 @@ def test_a_sampler_exchanged_within_a_run_does_not_draw_for_it() -> None:
         objective(trial)
 
 
+@pytest.mark.slow
 def test_a_slot_lost_to_a_wrong_configuration_cannot_count_as_a_failed_run() -> None:
     """A worker in a loop of restarts would take every slot after the first ten.
 

@@ -42,6 +42,7 @@ def killed_pilot(storage: Any) -> optuna.Study:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["sqlite", "journal"])
 def test_whom_a_worker_waits_for_is_said_after_a_second_with_the_command(
     kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -74,6 +75,7 @@ def test_a_long_wait_is_said_less_and_less_often(tmp_path: Path) -> None:
     assert 3 <= sum("has waited" in line for line in lines) <= 9
 
 
+@pytest.mark.slow
 def test_workers_of_one_sound_search_say_once_soon_for_whom_they_wait(tmp_path: Path) -> None:
     study = killed_pilot(storage_in(tmp_path, "sqlite"))
     with logged() as lines:
@@ -82,6 +84,7 @@ def test_workers_of_one_sound_search_say_once_soon_for_whom_they_wait(tmp_path: 
     assert sum("has waited" in line for line in lines) == 1
 
 
+@pytest.mark.slow
 def test_no_number_of_a_run_is_said_where_their_number_is_secret(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -202,6 +202,7 @@ SAMPLERS: list[Callable[[Any], Any]] = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("make", SAMPLERS)
 @pytest.mark.parametrize("known", [False, True])
 @pytest.mark.parametrize("on_disk", [False, True])
@@ -266,6 +267,7 @@ def test_choices_that_are_one_in_json_are_refused_at_the_first_suggest() -> None
         trial.suggest_categorical("c", [(1, 2), [1, 2]])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("relation", ["add_or_remove_one", "replace_one", "null_client"])
 @pytest.mark.parametrize("score", ["training", None])
 def test_a_plan_is_about_clients_where_its_training_is(relation: str, score: str | None) -> None:

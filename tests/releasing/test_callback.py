@@ -184,6 +184,7 @@ def test_it_writes_what_a_run_costs_once() -> None:
     assert [runs for runs, _ in written] == [1]
 
 
+@pytest.mark.slow
 def test_the_record_is_plain_json_and_no_user_attribute() -> None:
     study = study_of(odp.RandTuneSampler(trials=exactly(2)))
     study.optimize(objective, callbacks=[odp.PrivacyCallback(RUN)])

@@ -38,6 +38,7 @@ def released(study: optuna.Study) -> odp.Release:
     return odp.release(study, RUN, vouched="a test")
 
 
+@pytest.mark.slow
 def test_all_of_it_stands_in_the_statement() -> None:
     study = study_of()
     odp.describe(study, **ALL)  # type: ignore[arg-type]

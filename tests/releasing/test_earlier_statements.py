@@ -36,6 +36,7 @@ def test_an_earlier_statement_agrees_and_is_printed_in_the_words_of_today(file: 
     assert is_older == (file.stem != "noisy_max")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
 def test_other_words_in_an_earlier_statement_differ(file: Path) -> None:
     forged = json.loads(file.read_text())

@@ -73,6 +73,7 @@ def test_runs_that_failed_by_chance_are_released_by_the_law_of_their_number() ->
     assert vouched.guarantee.epsilon(1e-5) == expected.epsilon(1e-5)
 
 
+@pytest.mark.slow
 def test_asking_and_failing_until_release_accepts() -> None:
     study = study_of(odp.RandTuneSampler(trials=exactly(60)))
     for i in range(60):
@@ -91,6 +92,7 @@ def test_asking_and_failing_until_release_accepts() -> None:
     assert law.epsilon(1e-5) < cut.bounds(1e-5)[0] < charged
 
 
+@pytest.mark.slow
 def test_a_block_in_the_middle() -> None:
     sampler = odp.DPHyPOSampler(X, trials=exactly(14), density_bounds=(1, 1), candidates=4)
     study = stopped(sampler, 3, 10)
@@ -126,11 +128,13 @@ def test_nothing_that_failed_for_certain_is_asked_about_where_there_is_none() ->
     assert odp.release(study, RUN, failures="chance", vouched="a test").value == study.best_value
 
 
+@pytest.mark.slow
 def test_all_failed_is_an_outcome_like_others() -> None:
     study = stopped(odp.RandTuneSampler(trials=exactly(40)), 0)
     assert odp.release(study, vouched="a test").params is None
 
 
+@pytest.mark.slow
 def test_the_curator_is_told_when_it_happens() -> None:
     with logged() as lines:
         stopped(odp.RandTuneSampler(trials=exactly(60)), 10)

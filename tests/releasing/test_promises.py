@@ -120,6 +120,7 @@ def test_the_first_promise_counts_each_word_by_itself() -> None:
     assert "What is left to the curator" not in first
 
 
+@pytest.mark.slow
 def test_where_the_number_of_runs_is_secret_no_promise_counts_them() -> None:
     study = study_of(odp.RandTuneSampler(trials=odp.Geometric(3), run=odp.RunPlan(**RUN)))
     study.optimize(trains)
@@ -285,6 +286,7 @@ def of_a_few(trial: optuna.Trial) -> float:
     return run.score(np.ones(10), size=100, vouched="of a tenth")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("objective", [by_hand, of_a_few])
 def test_records_that_a_score_of_another_kind_may_have_used_are_not_counted(
     objective: Callable[[optuna.Trial], float],

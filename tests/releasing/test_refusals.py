@@ -51,6 +51,7 @@ def test_stopping_on_a_timeout_and_releasing_what_is_there() -> None:
     assert isinstance(refused(study, "not ended"), UnfinishedStudyError)
 
 
+@pytest.mark.slow
 def test_what_happens_after_the_last_run_does_not_spoil_the_study() -> None:
     """Nothing beyond slot T can win, whoever made it."""
     study = finished_study()

@@ -238,6 +238,7 @@ def test_several_artifacts_of_the_winner_are_refused(tmp_path: Path) -> None:
         odp.release(finished_study(function=saves), RUN, artifact_store=store, vouched="a test")
 
 
+@pytest.mark.slow
 def test_publishing_beside_a_curators_study_is_refused(tmp_path: Path) -> None:
     storage = f"sqlite:///{tmp_path / 'all.db'}"
     study = finished_study(storage=storage)
@@ -313,6 +314,7 @@ def test_the_statement_says_what_bounds_the_density() -> None:
     assert "joint density is within [0.5, 3] times the prior" in text
 
 
+@pytest.mark.slow
 def test_a_search_without_a_renyi_curve_has_a_sentence_in_place_of_a_table() -> None:
     infinite = odp.Poisson(mean=3.0).capped(2)
     release = odp.release(
@@ -327,6 +329,7 @@ def test_a_search_without_a_renyi_curve_has_a_sentence_in_place_of_a_table() -> 
     assert "| order | epsilon |" in usual.statement()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "sampler",
     [

@@ -211,6 +211,7 @@ def test_wrong_numbers_change_nothing(storage) -> None:
     assert [t.number for t in odp.recover(study)] == [1]
 
 
+@pytest.mark.slow
 def test_heartbeats_end_a_wait_for_a_dead_worker(url_of, monkeypatch) -> None:
     """Everybody waits for a batch whose worker died: nobody starts a trial, so nobody looks."""
     space = {"x": optuna.distributions.FloatDistribution(-1.0, 1.0)}

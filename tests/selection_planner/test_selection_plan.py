@@ -199,6 +199,7 @@ def test_law_of() -> None:
 # -- when rows are computed ----------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_rows_are_solved_when_they_are_read() -> None:
     asked: list[float] = []
 

@@ -123,6 +123,7 @@ def test_fault_t_is_told() -> None:
     spared([t % 3 for t in told], claimed)
 
 
+@pytest.mark.slow
 def test_fault_failed_runs_are_repeated_for_free() -> None:
     """Given that a run succeeds, it is good with probability 0.070 against 0.013."""
     law, scores = odp.Geometric(mean=1.2), (math.nan, 0.0, 1.0)
@@ -174,6 +175,7 @@ def test_fault_ties_are_broken_by_the_data() -> None:
     spared(simple_worlds(*worlds, law, FEW, 8, **settings), free)
 
 
+@pytest.mark.slow
 def test_fault_half_the_noise_in_propose_test() -> None:
     assert audit_propose_test(ONE, MANY, 9, noise_factor=0.5) > 1.0
     assert audit_propose_test(ONE, MANY, 9) < 1.0

@@ -95,6 +95,7 @@ def test_failures_that_depend_on_the_data() -> None:
     assert {f.about for f in found} >= {"all values are zero", "one record has enormous values"}
 
 
+@pytest.mark.slow
 def test_a_score_with_less_noise_than_the_event_says_is_found() -> None:
     def objective(noise, count=1):
         def run(trial):

@@ -38,6 +38,7 @@ def test_a_choice_alone_has_exponential_noise() -> None:
     assert plan.design.settings["mechanism"] == {"epsilon": 1.0, "noise": "exponential"}
 
 
+@pytest.mark.slow
 def test_workers_with_different_noise_do_not_mix() -> None:
     study = run(MAKERS["noisy_max"](SPACE), n_trials=2)
     study.sampler = MAKERS["noisy_max"](SPACE, training=odp.gaussian(4.0))

@@ -33,6 +33,7 @@ def at_most(failures, runs, beta):
     return failures <= runs * beta + 5 * math.sqrt(runs * beta)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("s", [1, 100])
 def test_the_above_threshold_error_holds_and_is_below_the_textbooks(s):
     k, e0, beta, runs = 40, 0.5, 0.2, 300

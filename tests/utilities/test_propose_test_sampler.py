@@ -145,6 +145,7 @@ def test_the_number_of_trials_is_a_function_of_the_answers(size: int) -> None:
     assert len(study.trials) == iterations * (size + 1) + 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["tpe", "cmaes", "qmc"])
 def test_optunas_samplers_propose(name: str) -> None:
     proposer = {

@@ -41,6 +41,7 @@ def test_the_papers_noise_costs_what_it_costs_exactly(sigma: float, exact: float
     assert skellam.vote_epsilon(sigma**2, 10, 1e-5) == pytest.approx(exact, rel=5e-3)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("epsilon", "sigma"), PAPER)
 def test_calibration_beats_the_paper_and_never_overshoots(epsilon: float, sigma: float) -> None:
     found = plan(epsilon=epsilon)

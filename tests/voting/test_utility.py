@@ -93,6 +93,7 @@ def test_the_chance_of_a_gap_is_that_of_its_worst_votes(
     assert _shares(others, good, variance, rng) >= chance - error
 
 
+@pytest.mark.slow
 def test_the_visible_gap_is_the_smallest_one() -> None:
     for chance in (0.2, 0.9, 0.999):
         for good, bad, variance in ((1, 99, 140.0), (4, 9, 2.0), (1, 1, 1e5)):

@@ -180,6 +180,7 @@ def covered_violations(seed: int, instances: int, charge: float) -> int:
     return bad
 
 
+@pytest.mark.slow
 def test_once_start_up_runs_cover_t_the_rest_is_charged_by_its_chance() -> None:
     assert covered_violations(61, 120, 1.0) == 0
     # Sabotage: without the charge the bound is below the best policy.

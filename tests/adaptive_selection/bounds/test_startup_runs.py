@@ -17,6 +17,7 @@ EPSILONS = np.linspace(-1.0, 6.0, 40)
 SKEWED = odp.dp_sgd(noise_multiplier=1.0, sample_rate=0.1, steps=5)
 
 
+@pytest.mark.slow
 def test_the_larger_direction_counts() -> None:
     pair, law, bounds = pair_of(SKEWED), odp.Geometric(6), (0.6, 3.0)
     both = pointwise_bound(pair, law, bounds, cells=100)

@@ -95,6 +95,7 @@ def test_the_first_run_is_drawn_from_the_prior() -> None:
     assert stats.chisquare(layers).pvalue > 1e-3
 
 
+@pytest.mark.slow
 def test_the_first_run_on_a_fixed_set_is_drawn_from_its_weights() -> None:
     fixed = FixedCandidates([{"x": 0}, {"x": 1}, {"x": 2}], [1.0, 2.0, 5.0])
     adaptive, space = AdaptiveDensity(prior=fixed), {"x": IntDistribution(0, 2)}

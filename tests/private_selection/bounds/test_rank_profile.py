@@ -121,6 +121,7 @@ class Always(odp.TrialCount):
         return ctx.mpf(self._tail(n))
 
 
+@pytest.mark.slow
 def test_a_law_of_ones_own() -> None:
     guarantee = odp.selection_guarantee(odp.gaussian(4.0), Always(20))
     by_method = guarantee.by_method(DELTA)

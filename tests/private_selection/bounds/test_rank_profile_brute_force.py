@@ -128,6 +128,7 @@ def violations_of_attacks(make: Bound) -> int:
     return violations
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("make", [RankProfile, COARSE])
 def test_no_order_of_outputs_beats_the_bound(make: Bound) -> None:
     assert violations_of_orders(make, 30, seed=1) == 0
@@ -250,6 +251,7 @@ def test_sabotaged_bounds_are_caught(name: str, monkeypatch: pytest.MonkeyPatch)
     assert violations_of_orders(COARSEST, 45, seed=4) + violations_of_attacks(COARSEST) > 0
 
 
+@pytest.mark.slow
 def test_the_comparison_accepts_the_bound_itself() -> None:
     assert violations_of_orders(COARSEST, 45, seed=4) + violations_of_attacks(COARSEST) == 0
 

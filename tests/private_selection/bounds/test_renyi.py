@@ -183,6 +183,7 @@ def test_small_poisson_means_are_monotone_and_vanish() -> None:
     assert to_epsilon(selection_rdp(ORDERS, run, Poisson(1e-9))) < to_epsilon(run)
 
 
+@pytest.mark.slow
 def test_own_forms_are_never_larger_than_the_published_ones() -> None:
     rng = np.random.default_rng(11)
     for _ in range(200):
