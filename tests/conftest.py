@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import gc
 import importlib.util
 
 import cores  # noqa: F401 (first: numpy reads its number of threads when it is loaded)
@@ -28,6 +29,11 @@ def pytest_report_header() -> str:
     if importlib.util.find_spec("torch") is None:
         return 'odp.train with PyTorch: not tested here; pip install -e ".[test,torch]" has it'
     return "odp.train with PyTorch: tested"
+
+
+def pytest_collection_finish() -> None:
+    """Spares the garbage collector the thousands of collected tests: a sixth of the time."""
+    gc.freeze()
 
 
 @pytest.fixture(autouse=True)
