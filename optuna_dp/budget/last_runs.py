@@ -37,6 +37,14 @@ from optuna_dp.training.trial_notes import SCORE, SPENT, TRAINING, claims, noted
 _logger = logging.getLogger("optuna_dp")
 
 # Nothing of a budget is secret, so everybody may know how the last run ended.
+# What a release says of a last run without an output.
+FAILED = (
+    "it failed, so there is no model and no score; the hyperparameters are those chosen for it"
+)
+GIVEN_UP = (
+    "the curator gave up its output: the guarantee covers neither its score nor its model; the "
+    "hyperparameters are those of this run"
+)
 FAILED_LAST = (
     "The last run failed or was interrupted, and the budget has no other one. "
     "optuna_dp.release(study) still gives the pilots and the chosen hyperparameters, without a "

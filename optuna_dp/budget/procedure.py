@@ -19,7 +19,7 @@ import optuna
 from optuna.distributions import json_to_distribution
 from optuna.trial import FrozenTrial, TrialState
 
-from optuna_dp.budget.last_runs import end_of
+from optuna_dp.budget.last_runs import FAILED, GIVEN_UP, end_of
 from optuna_dp.budget.released_ranges import released_ranges
 from optuna_dp.budget.settings import BudgetSettings
 from optuna_dp.errors import InvalidArgumentError, ReleaseRefusedError
@@ -44,13 +44,6 @@ if TYPE_CHECKING:
     from optuna_dp.evidence.runs import Evidence
     from optuna_dp.training.fidelity import Fidelity
 
-FAILED = (
-    "it failed, so there is no model and no score; the hyperparameters are those chosen for it"
-)
-GIVEN_UP = (
-    "the curator gave up its output: the guarantee covers neither its score nor its model; the "
-    "hyperparameters are those of this run"
-)
 BY_HAND = "its hyperparameters were given by hand"
 OTHERS = (
     "the storage has trials that are not runs of the plan (made by another sampler, added by "

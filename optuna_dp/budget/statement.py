@@ -6,8 +6,10 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from optuna_dp.accounting.event_words import in_words
+from optuna_dp.budget.last_runs import FAILED, GIVEN_UP
 from optuna_dp.budget.plan import BudgetPlan
 from optuna_dp.budget.settings import BudgetSettings
+from optuna_dp.evidence.markdown import escaped
 from optuna_dp.evidence.promises import (
     BEFORE_THE_RUNS,
     NO_EXACT_SCORE_DECIDED,
@@ -163,8 +165,9 @@ took, when they ended, logs, or attributes and reported values outside the state
             origin = "drawn at random from their ranges, or given by a person"
             search = "one run, without pilots"
         else:
+            by_function = f"chosen by {escaped(str(choose))} from the outputs of pilots"
             origin = (
-                f"{_CHOICES.get(choose, f'chosen by {choose} from the outputs of pilots')}, "
+                f"{_CHOICES.get(choose, by_function)}, "
                 "unless a person gave others after seeing the pilots' outputs"
             )
             search = (
@@ -172,7 +175,7 @@ took, when they ended, logs, or attributes and reported values outside the state
                 "guarantee is that of releasing the outputs of all runs"
             )
         return {
-            "Search": f"planned: {design.sampler}: {search}",
+            "Search": f"planned: {escaped(design.sampler)}: {search}",
             **rungs,
             "The last run": f"planned: {in_words(plan.final.event)}{spare_words}. Its "
             f"hyperparameters: {origin}",
@@ -182,9 +185,9 @@ took, when they ended, logs, or attributes and reported values outside the state
         }
 
     def contradiction(self, design: Design, content: Mapping[str, Any]) -> str:
-        """See :class:`Description`; more runs than the plan has, or than are shown."""
-        settings = BudgetSettings.of(design)
-        pilots, runs = len(content["attributes"]["pilots"]), content["spending"]["runs"]
+        """See :class:`Description`; counts that no study of the plan can have."""
+        settings, spending = BudgetSettings.of(design), content["spending"]
+        pilots, runs = len(content["attributes"]["pilots"]), spending["runs"]
         if pilots > settings.pilots:
             return f"{pilots} pilots are listed, and the plan has {settings.pilots}"
         if runs > pilots + settings.paid:
@@ -192,6 +195,18 @@ took, when they ended, logs, or attributes and reported values outside the state
                 f"{runs} runs gave an output, but {pilots} pilots are listed, and the plan has "
                 f"{settings.paid} run{'s' if settings.paid > 1 else ''} after them"
             )
+        remark = content["attributes"].get("last run", "")
+        outputs = sum(pilot["values"] is not None for pilot in content["attributes"]["pilots"])
+        outputs += FAILED not in remark and GIVEN_UP not in remark
+        if runs < outputs:
+            return f"{runs} runs are said to have given an output, and {outputs} outputs are shown"
+        for name, counted in (
+            ("asked the plan what they may spend", spending["asked"]),
+            ("have a word on their training", sum(spending["training"].values())),
+            ("have a word on their score", sum(spending["score"].values())),
+        ):
+            if counted > runs:
+                return f"{counted} runs {name}, and {runs} gave an output"
         return ""
 
     def facts_of_release(self, design: Design, content: Mapping[str, Any]) -> dict[str, str]:
@@ -285,7 +300,7 @@ def _origin(settings: BudgetSettings, rung: int) -> str:
         return f"hyperparameters of the best of rung {rung - 1}, by their private scores"
     first_batch = min(settings.first_batch, settings.plan.rung_sizes[0])
     return (
-        f"hyperparameters proposed by {settings.proposer} from the private outputs of earlier "
-        f"batches of pilots (a first batch of {first_batch}, then {settings.pilot_batch_size} per "
-        "batch), or given by a person who saw no more"
+        f"hyperparameters proposed by {escaped(settings.proposer)} from the private outputs of "
+        f"earlier batches of pilots (a first batch of {first_batch}, then "
+        f"{settings.pilot_batch_size} per batch), or given by a person who saw no more"
     )

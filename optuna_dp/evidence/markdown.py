@@ -81,7 +81,7 @@ def page_of(
 def statement_markdown(page: Page) -> str:
     """Returns a statement as Markdown a reviewer can read."""
     data, rows = page.data, page.rows
-    versions = ", ".join(f"{name} {version}" for name, version in data["versions"].items())
+    versions = escaped(", ".join(f"{name} {text}" for name, text in data["versions"].items()))
     return f"""# Privacy statement
 
 {_first_sentence(page)} The guarantee is for the whole procedure: every training run, every score
@@ -168,7 +168,8 @@ def questions_markdown(page: Page) -> str:
             f"Is it right what the row *{name}* says: "
             f'"{_one_line(text.removeprefix("vouched for: "))}"?'
             for name, text in vouched.items()
-        ],
+        ]
+        + (["Does each of these rows fit the promises below? " + _CONTRADICTION] * bool(vouched)),
         "Promises": [
             f"{promise.question} (promise {i}{f'; {promise.place}' if promise.place else ''})"
             for i, promise in enumerate(page.promises, start=1)
@@ -200,15 +201,16 @@ def questions_markdown(page: Page) -> str:
     return f"""# Questions to the owner of the data
 
 For the release with the SHA-256 `{data["digest"]}`:
-epsilon = {rounded_up(data["epsilon"], 4)} at delta = {data["delta"]:g}, for {data["protected"]}.
+{plain_guarantee(data)}.
 
 No software can answer these questions. Rows and promises are those of the privacy statement
 (`optuna-dp verify FILE --statement`), which explains their words. The guarantee holds if a person
 who knows confirms every promise with "yes". Whoever gains by the release should not be the only
 one who answers.
 
-The file cannot be changed any more, so the answers on this sheet complete it: keep the two
-together. Of a row that is not stated, or is wrong, the sheet says what is right.
+What the file says of the data cannot be changed after the release, so the answers on this sheet
+complete it: keep the two together. Of a row that is not stated, or is wrong, the sheet says what
+is right.
 
 If a promise is not confirmed, or nobody knows, do not sign. Epsilon may then be larger than
 stated, or there may be no guarantee. Nothing of this release is published until the curator knows
@@ -225,6 +227,10 @@ Signed by the reviewer: ______________________________  Date: ______________
 
 
 _LINES = "\n\n"
+_CONTRADICTION = (
+    "A row that says, for example, that the records were scaled by their own range, or chosen by "
+    "their values, is true and contradicts a promise all the same."
+)
 _ANSWER = """
 
    Answer: ______________________________________________________________
@@ -352,7 +358,27 @@ def _for_all_records(data: Mapping[str, Any]) -> str:
         return ""
     epsilon = group["epsilon"]
     bound = "no finite epsilon" if epsilon is None else f"epsilon = {rounded_up(epsilon)}"
-    return f" for one record, and {bound} for one {_person(data)} with {group['records']} records"
+    return (
+        f" for one record,\nand with **{bound}** at the same delta for one {_person(data)} with "
+        f"{group['records']} records"
+    )
+
+
+def plain_guarantee(data: Mapping[str, Any]) -> str:
+    """Returns the guarantee for one record, and for a unit with several, without Markdown."""
+    stated = (
+        f"epsilon = {rounded_up(data['epsilon'], 4)} at delta = {data['delta']:g}, for "
+        f"{data['protected']}"
+    )
+    group = data["unit_with_several_records"]
+    if group is None:
+        return stated
+    epsilon = group["epsilon"]
+    bound = "no finite epsilon is known" if epsilon is None else f"epsilon = {rounded_up(epsilon)}"
+    return (
+        f"{stated}; {bound} at the same delta for one {_person(data)} with {group['records']} "
+        "records"
+    )
 
 
 def _person(data: Mapping[str, Any]) -> str:
@@ -481,7 +507,7 @@ def _pilots(content: Mapping[str, Any]) -> str:
     for number, pilot in enumerate(pilots[:_SHOWN_PILOTS], start=1):
         params = [escaped(repr(pilot["params"][n])) if n in pilot["params"] else "" for n in names]
         scores = ", ".join(repr(value) for value in pilot["values"] or ()) or "none"
-        end = _ENDS.get(pilot["state"], pilot["state"].lower())
+        end = _ENDS.get(pilot["state"], escaped(pilot["state"].lower()))
         lines.append(_line([str(number), str(pilot["rung"] + 1), *params, scores, end]))
     unlisted_count = len(pilots) - _SHOWN_PILOTS
     more = f"\nThe other {unlisted_count} are in the JSON.\n" if unlisted_count > 0 else ""

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from optuna_dp.accounting.event_words import in_words
+from optuna_dp.evidence.markdown import escaped
 from optuna_dp.evidence.promises import (
     BEFORE_THE_RUNS,
     NO_EXACT_SCORE_DECIDED,
@@ -175,7 +176,7 @@ def facts_of(settings: SelectionSettings, sampler: str) -> dict[str, str]:
         "and all others that it asks for are drawn from the prior"
     )
     return {
-        "Search": f"planned: {sampler}, best of a random number of runs",
+        "Search": f"planned: {escaped(sampler)}, best of a random number of runs",
         "Number of runs": f"checked: secret, drawn once from {settings.trials!r}",
         "Density bounds": "planned: not needed, every run is drawn from the prior itself"
         if big_c == 1.0

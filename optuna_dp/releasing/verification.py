@@ -21,6 +21,7 @@ from optuna_dp.accounting.groups import group_epsilon
 from optuna_dp.accounting.guarantee import Guarantee
 from optuna_dp.errors import InvalidArgumentError
 from optuna_dp.evidence.markdown import (
+    plain_guarantee,
     plain_open_points,
     questions_markdown,
     statement_markdown,
@@ -120,8 +121,8 @@ class Verification:
             if check.what in _WITH_NUMBERS and check.found != "None"
         }
         lines += [f"  agrees   {what}: {text}" for what, text in shown.items()]
-        agreeing_parts = ", ".join(check.what for check in agreeing if check.what not in shown)
-        lines += [f"  agrees   {agreeing_parts}"] if agreeing_parts else []
+        others = len(agreeing) - len(shown)
+        lines += [f"  agrees   {others} other parts of the file"] if others else []
         if self.unchecked and not differing:
             lines += ["Could not be checked:", *(f"  - {text}" for text in self.unchecked)]
         if self.believed and not differing:
@@ -285,11 +286,7 @@ def _guaranteed(statement: Mapping[str, Any], promises: int) -> str:
     """Returns what is guaranteed if everything agrees, a sentence."""
     if statement["epsilon"] is None:
         return "No finite epsilon is known for this release."
-    return (
-        f"If the {promises} promises below hold: epsilon = "
-        f"{rounded_up(statement['epsilon'], 4)} at delta = {statement['delta']:g}, for "
-        f"{statement['protected']}."
-    )
+    return f"If the {promises} promises below hold: {plain_guarantee(statement)}."
 
 
 def _within(seconds: float, compute: Callable[[], Any]) -> Any:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from optuna_dp.evidence.markdown import escaped
 from optuna_dp.evidence.promises import Promise
 from optuna_dp.evidence.statement import Description
 from optuna_dp.protocol.plan import Design
@@ -88,4 +90,7 @@ class UtilityDescription(Description):
         return _PROMISES
 
     def facts(self, design: Design, guarantee: Guarantee) -> dict[str, str]:
-        return UtilitySettings.from_json(design.settings).facts(design.sampler)
+        settings = UtilitySettings.from_json(design.settings)
+        if settings.proposer is not None:
+            settings = replace(settings, proposer=escaped(settings.proposer))
+        return settings.facts(escaped(design.sampler))

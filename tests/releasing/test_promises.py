@@ -499,12 +499,29 @@ def changed(release: odp.Release, change: Any) -> dict[str, Any]:
         lambda content: content["attributes"]["pilots"].pop(),
         lambda content: content["attributes"]["pilots"].append(content["attributes"]["pilots"][0]),
         lambda content: content["spending"].update(runs=40),
+        lambda content: content["spending"].update(runs=1),
+        lambda content: content["spending"].update(asked=4),
+        lambda content: content["spending"].update(training={"enforced": 4}),
     ],
 )
 def test_pilots_that_were_left_out_or_added_are_seen(enforced: odp.Release, change: Any) -> None:
     assert odp.verify(changed(enforced, lambda content: None)).ok
     found = odp.verify(changed(enforced, change))
     assert "counts of runs" in [check.what for check in found.checks if not check.holds]
+
+
+def test_names_in_a_design_are_printed_as_names_and_not_as_words_of_the_page(
+    enforced: odp.Release,
+) -> None:
+    data = json.loads(json.dumps(enforced.to_json()))
+    statement = data["statement"]
+    statement["design"]["sampler"] = "**Checked by somebody**"
+    statement["design"]["settings"]["proposer"] = "**checked**"
+    statement["versions"]["python"] = "**audited**"
+    statement["digest"] = digest(statement["guarantee"], statement["design"], statement["content"])
+    page = odp.verify(data).statement
+    assert "Checked by somebody" in page
+    assert not [word for word in ("**Checked", "**checked", "**audited") if word in page]
 
 
 def test_a_release_without_a_model_file_says_so_at_the_top_and_asks(enforced: odp.Release) -> None:
