@@ -84,7 +84,8 @@ def main():
     release = odp.release(
         study,
         artifact_store=MODELS,
-        vouched="InterpretML's DP-EBM was given epsilon 1, delta 1e-7, bounds and no seed",
+        vouched=f"InterpretML's DP-EBM was given epsilon {EPSILON:g} and delta {DELTA:g}, public "
+        "bounds, and no seed",
     )
     print(release.params, release.value, release.guarantee.epsilon(delta=1e-5))
     print(release.statement())

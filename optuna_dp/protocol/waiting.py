@@ -92,7 +92,8 @@ class Waiting:
         _logger.warning(
             "This worker has waited %.0f s %s of the study %r%s. If another worker is at it, all "
             "is well. If its worker has died, as when a script was stopped, mark it as failed: %s "
-            "(it counts and is not repeated). %s lists open trials.%s",
+            "(it counts and is not repeated). Do that from another terminal and leave this worker "
+            "running: one that is stopped leaves its own trial open. %s lists open trials.%s",
             waited,
             self.what,
             self.study.study_name,

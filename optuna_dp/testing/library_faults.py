@@ -33,6 +33,32 @@ def of_privacy_warnings(runs: Sequence[CheckedRun]) -> Iterator[Finding]:
         )
 
 
+def of_categories(runs: Sequence[CheckedRun]) -> Iterator[Finding]:
+    """Yields features of a DP-EBM that are not continuous: it reads their values off the records.
+
+    Which values the model names is decided by noisy counts (``private_categorical_binning`` of
+    interpret-core 0.7.8), also where the user lists the values. The name of a value that a single
+    record has stands in the model far more often than a delta of 1e-7 allows.
+    """
+    kinds = {
+        str(kind)
+        for run in runs
+        for fit in run.fits
+        if fit.library == "DP-EBM"
+        for kind in fit.settings.get("feature_types", ())
+        if kind != "continuous"
+    }
+    if kinds:
+        yield Finding(
+            "values of the records",
+            f"DP-EBM is given features that are not continuous ({', '.join(sorted(kinds)[:3])}). "
+            "Its model names values that it has read off the records: one that a single record "
+            "has is there far more often than delta allows.",
+            "Give a category as columns of 0 and 1, one for each value of a public list, as "
+            "continuous features with privacy_bounds of (0, 1).",
+        )
+
+
 def of_spendings(runs: Sequence[CheckedRun], stage: Stage) -> Iterator[Finding]:
     """Yields what the trainers of other libraries spent beside what the event says."""
     spendings = max((run.spendings for run in runs), key=len)

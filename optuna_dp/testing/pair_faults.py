@@ -7,7 +7,12 @@ from typing import Literal
 
 from optuna_dp.testing.checked_run import CheckedRun
 from optuna_dp.testing.finding import Finding
-from optuna_dp.testing.library_faults import of_bounds, of_privacy_warnings, of_spendings
+from optuna_dp.testing.library_faults import (
+    of_bounds,
+    of_categories,
+    of_privacy_warnings,
+    of_spendings,
+)
 from optuna_dp.testing.randomness_faults import of_seeds
 from optuna_dp.testing.run_faults import of_conduct, of_endings, of_reads
 from optuna_dp.testing.score_faults import of_exact_scores, of_reports, of_score_noise
@@ -26,6 +31,7 @@ def of_pair(
     yield from of_privacy_warnings(runs if first_run is None else [first_run, *runs])
     yield from of_spendings(runs, stage)
     yield from of_bounds(runs if first_run is None else [first_run, *runs])
+    yield from of_categories(runs if first_run is None else [first_run, *runs])
     yield from of_reads(runs)
     yield from of_endings(runs)
     if scores == "private":

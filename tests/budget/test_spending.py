@@ -784,7 +784,9 @@ def test_who_has_several_records_reads_it_at_the_top() -> None:
     study = study_with(honest)
     odp.describe(study, records=1000, unit="patient", cap=3)
     statement = odp.release(study).statement()
-    assert re.search(r"for one record, and epsilon = \S+ for one patient with 3", statement)
+    words = " ".join(statement.split())
+    assert re.search(r"for one record, and with \*\*epsilon = \S+\*\* at the same delta", words)
+    assert "at the same delta for one patient with 3 records" in words
     assert "times the number of records that is 0.01" in statement
 
 

@@ -112,6 +112,16 @@ def test_a_fault_in_a_dp_ebm_is_found(settings, fault):
     assert fault in faults(boosting(**settings), event_of(1.0, 1e-6))
 
 
+@pytest.mark.parametrize("kind", ["nominal", ["0.0", "1.0"]])
+def test_categories_of_a_dp_ebm_are_found(kind):
+    settings = {
+        "feature_types": ["continuous", "continuous", kind],
+        "privacy_bounds": [(0, 1), (0, 1), None],
+    }
+    found = faults(boosting(**settings), event_of(1.0, 1e-6))
+    assert "values of the records" in found
+
+
 def test_bounds_that_are_extremes_of_the_records_are_a_hint():
     for objective, event in (
         (logistic_regression(data_norm=float(np.linalg.norm(X, axis=1).max())), event_of(1.0)),
