@@ -38,7 +38,7 @@ from optuna_dp.budget.last_runs import (
 from optuna_dp.budget.plan import BudgetPlan
 from optuna_dp.budget.settings import PROCEDURE, BudgetSettings
 from optuna_dp.errors import InvalidArgumentError, PlanError
-from optuna_dp.evidence.conduct import CONDUCT, ConductWatch
+from optuna_dp.evidence.conduct import CONDUCT, UNSHOWN, ConductWatch
 from optuna_dp.models.listed import Listed
 from optuna_dp.models.space import check_space
 from optuna_dp.protocol import entropy
@@ -398,7 +398,7 @@ class BudgetStrategy(SlotStrategy):
         run = self._budget.fidelity_of(trial.number)
         warning = self._conduct.at_end(study, trial, state, values, run)
         if warning:
-            self.warn_once(warning)
+            self.warn_once(warning, about=UNSHOWN)
         if trial.number < self._pilots:
             drop_enqueued_too_early(study, self._pilots)
         elif state == TrialState.COMPLETE:

@@ -34,11 +34,10 @@ VOUCH = (
 )
 # What a warning of a run is about: one of them is said, however many runs there are.
 CONDUCT = "conduct"
-NOT_COMPARED = (
-    "Nothing shows that a run of this study kept to its plan, so release() will refuse it unless "
-    "you vouch for it: release(study, vouched='...'). Train by odp.train(run, ...) and return "
-    "trained.score. Or hand in what the training's own accountant recorded, "
-    "run.spent(accountant), and return run.score(...)."
+UNSHOWN = "what nothing shows"
+_NOT_COMPARED = (
+    "Nothing shows that a run of this study kept to its plan: {reason} release() will refuse the "
+    "study unless you vouch for it, release(study, vouched='...')."
 )
 STATED_ONLY = (
     "The sampler was not told what a run is (run=), so release() will ask how you know what a run "
@@ -98,7 +97,9 @@ class ConductWatch:
         if judgement.refusal or judgement.excess:
             self._doubted.append((study.study_name, trial.number))
         is_complete = state == TrialState.COMPLETE
-        return NOT_COMPARED if is_complete and judgement.not_compared is not None else ""
+        if not is_complete or judgement.not_compared is None:
+            return ""
+        return _NOT_COMPARED.format(reason=judgement.not_compared)
 
     def at_start(self, study: Study, run_of: Callable[[int], Fidelity]) -> str:
         """Returns a warning of a run that a release would refuse; empty if there is none.

@@ -11,7 +11,7 @@ from optuna.distributions import BaseDistribution
 from optuna.trial import TrialState
 
 from optuna_dp.errors import InvalidArgumentError
-from optuna_dp.evidence.conduct import CONDUCT, STATED_ONLY, ConductWatch
+from optuna_dp.evidence.conduct import CONDUCT, STATED_ONLY, UNSHOWN, ConductWatch
 from optuna_dp.models.prior import Prior, UniformPrior
 from optuna_dp.models.space import check_space
 from optuna_dp.private_selection.settings import PROCEDURE, SelectionSettings
@@ -213,7 +213,7 @@ class SelectionStrategy(SlotStrategy):
         run = None if self._run is None or own_slot(trial) is None else self._run.fidelity
         warning = self._conduct.at_end(study, trial, state, values, run)
         if warning:
-            self.warn_once(warning)
+            self.warn_once(warning, about=UNSHOWN)
         if self._run is None and own_slot(trial) is not None:
             self.warn_once(STATED_ONLY)
 
