@@ -23,6 +23,18 @@ _FIRST_ROWS = (
     *("What is protected", "Guarantee", "A record belongs to", "Who has several records"),
     *("Planned for", "Model file", "Training", "Score"),
 )
+_WORDS = {
+    "record": """\
+A *record* is one line of the data. *Epsilon* says how much one record can change what is released:
+the smaller, the more private. *Delta* is, roughly, the probability that this bound fails. A *run*
+is one training and its score. *Sensitivity* is the most that one record can change a sum before
+noise is added to it. The *curator* sees the data and made this release.""",
+    "client": """\
+A *client* is one participant, with all of its data. *Epsilon* says how much one client can change
+what is released: the smaller, the more private. *Delta* is, roughly, the probability that this
+bound fails. A *run* is one training and its score. *Sensitivity* is the most that one client can
+change a sum before noise is added to it. The *curator* is who made this release.""",
+}
 _PROTECTED = {"record": "each record", "client": "each client as a whole"}
 
 
@@ -92,10 +104,7 @@ and the choice among them.{_condition(rows)}
 `optuna-dp verify FILE --questions` prints what to ask before anything is published, and what to do
 if an answer is no. Nobody outside the project has reviewed the software that made this page yet.
 
-A *record* is one line of the data. *Epsilon* says how much one record can change what is released:
-the smaller, the more private. *Delta* is, roughly, the probability that this bound fails. A *run*
-is one training and its score. *Sensitivity* is the most that one record can change a sum before
-noise is added to it. The *curator* sees the data and made this release.
+{_WORDS[data["unit"]]}
 
 *Planned* was fixed before the first run. *Checked* was verified by the software. *Vouched for* is
 the curator's word, which no software has checked. Trainings and scores have three words.
