@@ -86,8 +86,8 @@ class Waiting:
         names = ""
         if self.names_trials and open_numbers:
             shown_numbers = ", ".join(map(str, open_numbers[:_MOST_NAMED]))
-            more = ", ..." if len(open_numbers) > _MOST_NAMED else ""
-            names = f" (open: trial {shown_numbers}{more})"
+            ellipsis = ", ..." if len(open_numbers) > _MOST_NAMED else ""
+            names = f" (open: trial {shown_numbers}{ellipsis})"
         is_one = self.names_trials and len(open_numbers) == 1
         _logger.warning(
             "This worker has waited %.0f s %s of the study %r%s. If another worker is at it, all "

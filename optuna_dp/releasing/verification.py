@@ -121,8 +121,10 @@ class Verification:
             if check.what in _WITH_NUMBERS and check.found != "None"
         }
         lines += [f"  agrees   {what}: {text}" for what, text in shown.items()]
-        others = len(agreeing) - len(shown)
-        lines += [f"  agrees   {others} other parts of the file"] if others else []
+        unnamed_count = len(agreeing) - len(shown)
+        if unnamed_count:
+            noun = "part" if unnamed_count == 1 else "parts"
+            lines.append(f"  agrees   {unnamed_count} other {noun} of the file")
         if self.unchecked and not differing:
             lines += ["Could not be checked:", *(f"  - {text}" for text in self.unchecked)]
         if self.believed and not differing:

@@ -436,12 +436,16 @@ class _Check:
         """
         for _ in range(_SETTINGS):
             seed = secrets.randbits(63)
-            first = self._bench.run("other hyperparameters", stage, seed)
-            later: list[str] = []
+            first_run = self._bench.run("other hyperparameters", stage, seed)
+            outcomes: list[str] = []
             for _ in range(_RUNS_OF_EACH - 1):
-                run = self._bench.run("the same randomness again", stage, seed, first)
-                later.append(_of_a_score(run))
-                if not later[-1] or later[-1] == first.outcome() or later[-1] != later[0]:
+                run = self._bench.run("the same randomness again", stage, seed, first_run)
+                outcomes.append(_of_a_score(run))
+                if (
+                    not outcomes[-1]
+                    or outcomes[-1] == first_run.outcome()
+                    or outcomes[-1] != outcomes[0]
+                ):
                     return False
         return True
 

@@ -64,8 +64,8 @@ class ObjectiveReport:
         faults = sum(finding.certain for finding in self.findings)
         hints = len(self.findings) - faults
         counts = f"{_count(faults, 'fault')} to mend and {_count(hints, 'hint')} to look at"
-        found = counts if self.findings else "nothing found, which proves nothing"
-        verdict = f"{found}; {_count(self.runs, 'run')} of the objective."
+        result = counts if self.findings else "nothing found, which proves nothing"
+        verdict = f"{result}; {_count(self.runs, 'run')} of the objective."
         return "".join(f"incomplete: {reason}. " for reason in self.incomplete) + verdict
 
     def __str__(self) -> str:
