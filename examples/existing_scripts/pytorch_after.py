@@ -24,7 +24,8 @@ PLAN = odp.plan_budget(
 def load():
     pixels, labels = load_digits(return_X_y=True)
     x, y = torch.tensor(pixels / 16, dtype=torch.float32), torch.tensor(labels)
-    is_valid = torch.tensor(odp.partition(len(x), 5) == 0)  # each record by itself
+    # Each record by itself. Drawn anew by each process: store the parts before you resume.
+    is_valid = torch.tensor(odp.partition(len(x), 5) == 0)
     return (x[~is_valid], y[~is_valid]), (x[is_valid], y[is_valid])
 
 
