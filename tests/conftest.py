@@ -23,6 +23,8 @@ settings.load_profile("repeatable")
 
 no_disk.install()
 
+pytest_plugins = ["last_limit", "seeds"]
+
 
 def pytest_report_header() -> str:
     """Says whether odp.train is tested with PyTorch, which is an extra."""

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import optuna
+from support import exactly
 
 import optuna_dp as odp
 
@@ -70,14 +71,14 @@ def objective_of(
 def study_maker(
     sampler: optuna.samplers.BaseSampler | None = None, storage: Any = None
 ) -> Callable[[], optuna.Study]:
-    """Returns what makes a study; of at least eight runs unless a sampler is given."""
+    """Returns what makes a study; of twelve runs unless a sampler is given."""
 
     def make_study() -> optuna.Study:
         return optuna.create_study(
             study_name="tuning",
             storage=storage,
             direction="maximize",
-            sampler=sampler or odp.RandTuneSampler(trials=law()),
+            sampler=sampler or odp.RandTuneSampler(trials=exactly(12)),
             load_if_exists=True,
         )
 

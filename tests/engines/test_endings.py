@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import random
 import signal
 import subprocess
 import sys
@@ -123,7 +122,7 @@ def test_whatever_is_killed_costs_runs_at_most_and_the_study_is_released(
     for number in range(STUDIES):
         folder = tmp_path / str(number)
         folder.mkdir()
-        run = random.randrange(8)
+        run = (3 + number) % 8
         if what == "storage":
             with proxy_server(folder) as (url, start):
                 place = Place(folder, engine, url)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import itertools
 import math
-import time
 import warnings
 from typing import Any
 
@@ -368,16 +367,3 @@ def test_bad_arguments_of_a_rehearsal_are_named(argument: str, changes: dict[str
     with pytest.raises(InvalidArgumentError) as refused:
         odp.rehearse_module(**arguments)
     assert refused.value.argument == argument
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(("width", "seconds"), [(280, 5.0), (970, 30.0)])
-def test_a_rehearsal_of_many_weights_is_quick(width: int, seconds: float) -> None:
-    """100,000 weights and a million, with 150 steps."""
-    module = nn.Sequential(
-        nn.Linear(64, width), nn.ReLU(), nn.Linear(width, width), nn.ReLU(), nn.Linear(width, 10)
-    )
-    run = granted(RECORDS, noise_multiplier=2.0, batch_size=64.0, steps=150)
-    began = time.process_time()
-    odp.rehearse_module(run, module, INPUTS)
-    assert time.process_time() - began < seconds
