@@ -12,6 +12,7 @@ import dataclasses
 import functools
 import importlib
 import inspect
+import resource
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -108,11 +109,23 @@ def broken(file: str, how: Callable[..., Any]) -> Iterator[None]:
                 if inspect.isfunction(member) and not attribute.startswith("__"):
                     patch.setattr(thing, attribute, how(member))
     try:
-        yield
+        with limited_memory():
+            yield
     finally:
         patch.undo()
         if file.startswith("accounting/"):
             _forget()
+
+
+@contextmanager
+def limited_memory() -> Iterator[None]:
+    """A wrong size of an array is a MemoryError, not the end of the machine."""
+    before = resource.getrlimit(resource.RLIMIT_AS)
+    resource.setrlimit(resource.RLIMIT_AS, (16 << 30, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, before)
 
 
 def _forget() -> None:

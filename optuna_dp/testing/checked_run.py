@@ -285,12 +285,13 @@ def _limited(seconds: float | None) -> Iterator[None]:
         raise _TimeLimitReached
 
     previous_handler = signal.signal(signal.SIGALRM, stop)
-    signal.setitimer(signal.ITIMER_REAL, seconds)
+    previous_timer = signal.setitimer(signal.ITIMER_REAL, seconds)
     try:
         yield
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0.0)
         signal.signal(signal.SIGALRM, previous_handler)
+        signal.setitimer(signal.ITIMER_REAL, *previous_timer)  # whose it was: a test runner's
 
 
 @contextlib.contextmanager
