@@ -14,7 +14,7 @@ from documentation.shell import Command, commands_of, run_page
 
 BLOCKS = [block for page in PAGES for block in blocks_of(page)]
 NAMES = {page: str(page.relative_to(ROOT)) for page in PAGES}
-CI = (ROOT / ".ci" / "run").read_text() + "".join(
+CI = "".join((ROOT / ".ci" / name).read_text() for name in ("run", "whole")) + "".join(
     path.read_text() for path in (ROOT / "tests").rglob("*.py")
 )
 PYTHON = {

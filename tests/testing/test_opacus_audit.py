@@ -1,4 +1,4 @@
-"""Canaries in Opacus' own steps. Runs where torch is installed: see ``.ci/run``."""
+"""Canaries in Opacus' own steps. Runs where torch is installed."""
 
 from __future__ import annotations
 

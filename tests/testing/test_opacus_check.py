@@ -1,4 +1,4 @@
-"""``check_objective`` on Opacus trainings. Runs where torch is installed: see ``.ci/run``."""
+"""``check_objective`` on Opacus trainings. Runs where torch is installed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Planted faults in PyTorch trainings, by hand and with Opacus. See ``.ci/run``: needs torch."""
+"""Planted faults in PyTorch trainings, by hand and with Opacus. Needs torch."""
 
 from __future__ import annotations
 
