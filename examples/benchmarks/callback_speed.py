@@ -29,7 +29,11 @@ import optuna_dp as odp
 
 RUN = odp.dp_sgd(noise_multiplier=1.0, sample_rate=256 / 60000, steps=2344)
 BUDGET = odp.plan_budget(
-    epsilon=3.0, run=lambda noise, steps: odp.gaussian(noise), steps=1, pilots=1500
+    epsilon=3.0,
+    run=lambda noise, steps: odp.gaussian(noise),
+    steps=1,
+    pilots=1500,
+    noise_increase=2.0,
 )
 EXTRAS = ("optuna_dashboard", "plotly", "matplotlib", "torch")
 
