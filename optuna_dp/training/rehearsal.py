@@ -185,6 +185,15 @@ def rehearsed(
         take_steps(weights, lambda step: noise(deviation), run.steps, schedule)
         return _Walk(_differences(weights.weight_values(), start))
 
+    def finite_length(ended: _Walk) -> float:
+        if not 0.0 < ended.length < math.inf:  # Noise may be below the precision of a weight.
+            raise InvalidArgumentError(
+                "optimizer",
+                optimizer,
+                f"noise moved the weights by {ended.length:g}, and must move them finitely",
+            )
+        return ended.length
+
     def size_of(walks: list[_Walk], times: float) -> float:
         sizes = []
         for ended in walks:
@@ -198,19 +207,13 @@ def rehearsed(
     try:
         for _ in range(_REPEATS):
             walks = [walk(rate, draw) for draw in range(draws)]
-            length = _together([ended.length for ended in walks])
-            if not 0.0 < length < math.inf:
-                raise InvalidArgumentError(
-                    "optimizer",
-                    optimizer,
-                    f"noise moved the weights by {length:g}, and must move them finitely",
-                )
+            length = _together([finite_length(ended) for ended in walks])
             times, size_reached = _search(partial(size_of, walks), target)
             # Gradients of noise do not depend on the weights, so a walk is in proportion to its
             # rate, unless weight decay bends it: then the search begins again from here.
             expected_length = times * walks[0].length
             rate *= times
-            if abs(math.log(walk(rate, 0).length / expected_length)) < _TOLERANCE:
+            if abs(math.log(finite_length(walk(rate, 0)) / expected_length)) < _TOLERANCE:
                 break
     finally:
         weights.set_weights(start)

@@ -379,7 +379,7 @@ def test_data_sets_of_items_are_trained_on() -> None:
         [(X[i], int(Y[i])) for i in range(N)],
         (X.numpy().astype(np.float64), Y.numpy()),
     ):
-        trained = train(granted(N, steps=1), None, records, score="accuracy")
+        trained = train(granted(N, **EXACT), None, records, score="accuracy")
         assert trained.score is not None
 
 
@@ -513,7 +513,7 @@ def test_how_a_run_ends_does_not_depend_on_a_record_under_anomaly_detection() ->
     x = X.clone()
     x[33] = math.nan
     with torch.autograd.set_detect_anomaly(True):
-        trained = train(granted(N, steps=1), records=(x, Y), score="accuracy")
+        trained = train(granted(N, **EXACT), records=(x, Y), score="accuracy")
     assert trained.score is not None
 
 
