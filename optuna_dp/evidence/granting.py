@@ -86,7 +86,7 @@ def fidelity(trial: Trial | Any) -> Fidelity:
     if noted(frozen, ASKED) is None:
         # A fork has a copy of a study in memory, and what happens to one is not seen in the other.
         home = {"process": os.getpid()} if isinstance(storage, InMemoryStorage) else {}
-        note(trial, ASKED, granted=run.digest, **home)
+        note(trial, ASKED, **home)
     return run
 
 

@@ -7,10 +7,9 @@ recorded in its trial.
 
 from __future__ import annotations
 
-import hashlib
 import logging
 import os
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy.typing as npt
@@ -42,10 +41,23 @@ _logger = logging.getLogger("optuna_dp")
 LEAST_SHARE_OF_RECORDS, LARGEST_SHARE_OF_RECORDS = 0.8, 1.25
 
 
-def _is_plain(value: Any) -> bool:
-    """Returns whether a number or a word is what it is printed as, and of no class of a script."""
-    kind = type(value)
-    return kind in (bool, int, float, str, type(None)) or kind.__module__ == "numpy"
+@dataclass(frozen=True)
+class SgdRun:
+    """What one run of DP-SGD may spend, if this package draws its batches.
+
+    Attributes:
+        noise_multiplier: Noise of one step over the clipping norm.
+        steps: Number of noisy steps.
+        sample_rate: Chance of a record to join a step.
+        batch_size: Expected number of records in a batch.
+        records: The public number of records that the plan was made for.
+    """
+
+    noise_multiplier: float
+    steps: int
+    sample_rate: float
+    batch_size: float
+    records: float
 
 
 @dataclass(frozen=True)
@@ -69,6 +81,8 @@ class Fidelity:
         scored_on: "training" or "disjoint": private records, with noise; "public": public ones,
             without; None if no score of this run is charged for.
         neighboring_relation: The plan's.
+        is_independent: Whether the run must know nothing of the other runs of its study, as in a
+            private selection. In a budget all runs are paid for, and may.
         trial: The trial that was granted this, by :func:`optuna_dp.fidelity`; None of a plan's
             numbers, which cannot train or score.
     """
@@ -85,14 +99,24 @@ class Fidelity:
     records: float | None = None
     scored_on: str | None = None
     neighboring_relation: str = "add_or_remove_one"
+    is_independent: bool = False
     trial: Trial | None = field(default=None, repr=False, compare=False)
+
+    @property
+    def sgd(self) -> SgdRun | None:
+        """The numbers by which batches are drawn; None if the plan was made from ``run``."""
+        if self.sample_rate is None or self.batch_size is None or self.records is None:
+            return None
+        return SgdRun(
+            self.noise_multiplier, self.steps, self.sample_rate, self.batch_size, self.records
+        )
 
     def granted_trial(self) -> Trial:
         """Returns the trial that was granted this run, if it may train and score now.
 
         Raises:
-            PlanError: If no trial was granted these numbers (they are a plan's, or one of them was
-                changed), or the trial has ended.
+            PlanError: If no trial was granted these numbers (they are a plan's), the trial has
+                ended, or it began in another process.
         """
         if self.trial is None:
             raise PlanError(
@@ -112,29 +136,7 @@ class Fidelity:
                 "in memory: what is trained here would not be seen there. For several processes, "
                 "give the study a storage that they share, such as JournalStorage or a database."
             )
-        are_plain = all(map(_is_plain, self._numbers().values()))
-        if grant.get("granted") != self.digest or not are_plain:
-            raise PlanError(
-                f"This run is not what trial {frozen_trial.number} was granted: one of its "
-                "numbers was changed. Train with what odp.fidelity(trial) returns."
-            )
         return self.trial
-
-    @property
-    def digest(self) -> str:
-        """A digest of every number and event of the run, without the trial."""
-        # Start-up time: samplers hold plans; dp-accounting is slow.
-        from optuna_dp.accounting.event_json import canonical_key
-
-        text = f"{self._numbers()!r} {canonical_key(self.event)} {canonical_key(self.training)}"
-        return hashlib.sha256(text.encode()).hexdigest()
-
-    def _numbers(self) -> dict[str, Any]:
-        return {
-            part.name: getattr(self, part.name)
-            for part in fields(self)
-            if part.name not in ("trial", "event", "training")
-        }
 
     def spent(self, *what: Any) -> None:
         """Records what the training's own accountant says was spent; refuses more than granted.
@@ -142,7 +144,7 @@ class Fidelity:
         For a training loop of one's own: once in each run, after the training and before the
         score is returned::
 
-            run.spent(engine)  # Opacus; or a dp_accounting event or accountant
+            run.spent(engine)  # Opacus; or an accountant of another library
 
         When the trial ends, accountants are read once more. If one has grown since, the training
         went on, and the run is refused.
@@ -150,11 +152,12 @@ class Fidelity:
         After :func:`optuna_dp.train` there is nothing to record.
 
         Args:
-            what: All that was spent on this run's training, one after another: dp-accounting
-                events or accountants, Opacus engines or accountants, accountants of
-                diffprivlib, or objects with such an event as ``dp_event`` (JAX Privacy's plans).
-                Without the score. Not ``run.training``, which is what the run may spend and not
-                what was spent.
+            what: All that was spent on this run's training, one after another: Opacus engines
+                or accountants, dp-accounting accountants, accountants of diffprivlib, or objects
+                with an event as ``dp_event`` (JAX Privacy's plans). Without the score. An event
+                is allowed as well, but nothing recorded it: the training is *not checked* then,
+                and the release asks for a reason. Not ``run.training``, which is what the run may
+                spend and not what was spent.
 
         Raises:
             PlanError: If it is more than this run may spend (:attr:`training`), or was recorded
@@ -246,7 +249,9 @@ class Fidelity:
         if vouched is not None and (not isinstance(vouched, str) or not vouched.strip()):
             raise InvalidArgumentError("vouched", vouched, "it must be a text that says why")
         divisor = self._scored_records(len(values), size, vouched)
-        claim_fields: dict[str, Any] = {} if vouched is None else {"vouched": vouched}
+        claim_fields: dict[str, Any] = {"noise_multiplier": self.score_noise_multiplier}
+        if vouched is not None:
+            claim_fields["vouched"] = vouched
         if self.scored_on == "disjoint":
             # These records are protected, too: the statement counts them.
             claim_fields["size"] = divisor

@@ -3,10 +3,11 @@
 ==============  =================================================================================
 *enforced*      this package did it: :func:`optuna_dp.train` drew the batches, clipped, added the
                 noise and took the steps, and computed the score record by record
-*compared*      code that this package does not own did it, and handed in what its accountant
-                recorded, which was compared with the plan; or handed in one value for each record
-                as a score, to which this package added the noise
-*not checked*   nothing was handed in; the curator has to vouch for it
+*compared*      code that this package does not own did it, and handed in what a library's
+                accountant recorded, which was compared with the plan; or handed in one value for
+                each record as a score, to which this package added the noise
+*not checked*   nothing was handed in, or an event that the objective wrote; the curator has to
+                vouch for it
 ==============  =================================================================================
 """
 
@@ -25,7 +26,6 @@ from optuna_dp.training.spending import costs_no_more, took_fewer_steps
 from optuna_dp.training.trial_notes import (
     ASKED,
     BY_ENGINE,
-    CHANGED_WEIGHTS,
     SCORE,
     SPENT,
     SPOILED,
@@ -47,9 +47,6 @@ TRAINING_WORDS = {
     "training used the data is the curator's word",
     NOT_CHECKED: "not checked: the curator's word",
 }
-STATED = (
-    "What was compared is an event that the objective wrote, and not what an accountant recorded"
-)
 SCORE_WORDS = {
     ENFORCED: "enforced: this package computed it record by record and added the noise",
     COMPARED: "compared: this package added the noise to one value for each record; how the "
@@ -71,12 +68,12 @@ class RunJudgement:
             vouch for it.
         not_compared: What of the run nothing shows; None if nothing. The curator may vouch for it.
         fewer_steps: Whether the training took fewer steps than it may.
-        is_stated: Whether what was compared is an event that the objective wrote, and not what an
-            accountant recorded.
         vouched: What the objective itself vouched for, in its words.
         scored_records: The public number of disjoint private records that the score is computed
             on; None if it is computed on others, was not recorded, or is vouched for because it
             is not the number of the values.
+        step: How :func:`optuna_dp.train` made a step: generator, clipping norm, units of the
+            grid and physical batch. None if other code trained.
     """
 
     training: str
@@ -86,14 +83,39 @@ class RunJudgement:
     excess: str | None
     not_compared: str | None
     fewer_steps: bool
-    is_stated: bool
     vouched: tuple[str, ...]
     scored_records: int | None
+    step: dict[str, Any] | None
 
     @property
     def doubt(self) -> str | None:
         """What the curator has to vouch for; None if there is nothing."""
         return self.excess or self.not_compared
+
+
+def step_row(spending: Mapping[str, Any]) -> dict[str, str]:
+    """Returns the statement's row on the arithmetic of the released run's training.
+
+    Args:
+        spending: What is known of runs, as releases have it.
+    """
+    step = spending.get("step")
+    if not isinstance(step, Mapping):
+        return {}
+    remark = (
+        ""
+        if step["reproducible"]
+        else ". The device computes other bits of a gradient each time, so that a gradient does "
+        "not depend on the other records could not be tested"
+    )
+    return {
+        "Sums and noise": "enforced: each gradient was clipped to the norm "
+        f"{step['clipping_norm']:g} and rounded to a grid of {step['units']:,} units in that "
+        "norm; gradients were added as whole numbers, without error; the noise is from "
+        f"{step['generator']}'s generator, rounded to the grid; {step['physical_batch']} "
+        "gradients at most were computed at a time. The numbers are those of the released run"
+        f"{remark}"
+    }
 
 
 def judge(
@@ -107,8 +129,7 @@ def judge(
         output_attributes: User attributes that are part of what the plan charges for.
     """
     spending, trainings = noted(trial, SPENT), claims(trial, TRAINING)
-    is_changed = noted(trial, CHANGED_WEIGHTS) is not None
-    training = NOT_CHECKED if is_changed else _training_word(spending, trainings)
+    training = _training_word(spending, trainings)
     score_claim = _own_score(trial)
     vouched = () if score_claim is None else (score_claim.get("vouched"),)
     score = None if output(trial) is None else _score_word(run, score_claim)
@@ -116,14 +137,21 @@ def judge(
         training=training,
         score=score,
         asked=noted(trial, ASKED) is not None,
-        refusal=_refusal(trial, run, spending, trainings),
+        refusal=_refusal(trial, run, spending, trainings) or _refusal_of_score(score_claim, run),
         excess=_excess(trial, run, output_attributes),
-        not_compared=_CHANGED if is_changed else _not_compared(training, score, score_claim),
+        not_compared=_not_compared(training, score, score_claim, spending),
         fewer_steps=_took_fewer_steps(spending, run),
-        is_stated=training == COMPARED and bool((spending or {}).get("stated")),
         vouched=tuple(text for text in vouched if text),
         scored_records=_scored_records(score_claim),
+        step=_step(trainings),
     )
+
+
+def _step(trainings: Mapping[str, Mapping[str, Any]]) -> dict[str, Any] | None:
+    for training in trainings.values():
+        if training.get("by") == BY_ENGINE and "units" in training:
+            return {name: training[name] for name in _OF_A_STEP}
+    return None
 
 
 def has_output(trial: FrozenTrial) -> bool:
@@ -143,8 +171,10 @@ def _training_word(
 ) -> str:
     if any(training.get("by") == BY_ENGINE for training in trainings.values()):
         return ENFORCED
-    # Without the second reading nobody knows whether the training went on.
-    return COMPARED if spending is not None and spending.get("final") else NOT_CHECKED
+    # Without the second reading nobody knows whether the training went on. An event that the
+    # objective wrote is no record of what it did.
+    is_recorded = spending is not None and spending.get("final") and not spending.get("stated")
+    return COMPARED if is_recorded else NOT_CHECKED
 
 
 def _own_score(trial: FrozenTrial) -> Mapping[str, Any] | None:
@@ -172,6 +202,11 @@ def _score_word(run: Fidelity, score_claim: Mapping[str, Any] | None) -> str | N
     return NOT_CHECKED if score_claim.get("vouched") else COMPARED
 
 
+_OF_A_STEP = ("generator", "clipping_norm", "units", "physical_batch", "reproducible")
+# What odp.train notes of the run that it was given.
+_GRANTED = ("noise_multiplier", "sample_rate", "steps")
+
+
 def _refusal(
     trial: FrozenTrial,
     run: Fidelity,
@@ -189,12 +224,15 @@ def _refusal(
             "its training was begun and did not come to its end, so what it spent is not known. "
             "An objective must not return a score after an error in its training."
         )
-    if (
-        trainings
-        and spending is not None
-        and next(iter(trainings.values())).get("by") == BY_ENGINE
-    ):
-        return "it trained by odp.train and by a loop of its own. The plan charges for one."
+    own_training = next(iter(trainings.values()), {})
+    if own_training.get("by") == BY_ENGINE:
+        if spending is not None:
+            return "it trained by odp.train and by a loop of its own. The plan charges for one."
+        if any(own_training.get(name) != getattr(run, name) for name in _GRANTED):
+            return (
+                "odp.train got other numbers than those that the trial was granted. Give it what "
+                "odp.fidelity(trial) returns, as it is."
+            )
     if spending is None:
         return None
     # Start-up time: samplers hold plans; dp-accounting is slow.
@@ -207,6 +245,17 @@ def _refusal(
     return (
         "its training spent more than the plan allows. Spent, by its own accountant: "
         f"{in_words(event)}. Allowed: {in_words(run.training)}."
+    )
+
+
+def _refusal_of_score(score_claim: Mapping[str, Any] | None, run: Fidelity) -> str | None:
+    """Returns why nobody can vouch for a run's score; None if somebody can."""
+    noise_multiplier = (score_claim or {}).get("noise_multiplier")
+    if noise_multiplier in (None, run.score_noise_multiplier):
+        return None
+    return (
+        f"its score has other noise than the trial was granted: {noise_multiplier}, not "
+        f"{run.score_noise_multiplier}. Score with what odp.fidelity(trial) returns, as it is."
     )
 
 
@@ -277,16 +326,18 @@ def _is_same_number(value: Any, score: float | None) -> bool:
     return struct.pack("<d", value) == struct.pack("<d", score)
 
 
-_CHANGED = (
-    "something other than odp.train changed the weights that odp.train had left, before the trial "
-    "ended. A training that went on without noise would look the same. Change a copy of the model "
-    "instead: copy.deepcopy(trained.model)."
-)
-
-
 def _not_compared(
-    training: str, score: str | None, score_claim: Mapping[str, Any] | None
+    training: str,
+    score: str | None,
+    score_claim: Mapping[str, Any] | None,
+    spending: Mapping[str, Any] | None,
 ) -> str | None:
+    if training == NOT_CHECKED and (spending or {}).get("stated"):
+        return (
+            "what its training spent is an event that the objective wrote, and no library's "
+            "accountant recorded it. Train by odp.train(run, ...), or hand in the accountant: "
+            "run.spent(accountant)."
+        )
     if training == NOT_CHECKED:
         return (
             "nothing shows what its training spent. Train by odp.train(run, ...), or hand in what "

@@ -1,10 +1,11 @@
-"""What a private training needs of a model: gradients record by record, steps, and scores."""
+"""What a private training needs of a model: sums of clipped gradients, steps, and scores."""
 
 from __future__ import annotations
 
-import threading
+import secrets
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
 import numpy as np
@@ -13,18 +14,16 @@ import numpy.typing as npt
 from optuna_dp import validation
 from optuna_dp.arrays import FloatArray
 from optuna_dp.errors import InvalidArgumentError
+from optuna_dp.training.exact_step import Array, ExactStep
 from optuna_dp.training.records import Records, mapped
 
-# The norm that gradients are clipped to is smaller than the one that the noise is for by this
-# share, so that the rounding of a norm and of a factor never makes a record count for more.
-CLIPPING_MARGIN = 1e-5
-# Squares of smaller numbers vanish in double precision.
-_SMALLEST_CLIPPING_NORM = 1e-100
-# Set on what a run has trained, so that no other run goes on with it.
-TRAINED_BY = "optuna_dp_trained_by"
+# Between them squares of gradients neither vanish nor overflow in single precision.
+_SMALLEST_CLIPPING_NORM, _LARGEST_CLIPPING_NORM = 1e-9, 1e9
 # Of a data set whose items may have different shapes, before the training.
-RECORDS_LOOKED_AT = 16
-_marking = threading.Lock()
+_RECORDS_LOOKED_AT = 16
+# With so many records at once, or a multiple of it, results of one record do not depend on the
+# others, to the last bit, for most models.
+BLOCK = 8
 _Value = TypeVar("_Value")
 
 
@@ -49,25 +48,25 @@ class Weights(Protocol):
             learning_rate: The rate of the first step.
         """
 
-    def step(self, gradient: list[Any], factor: float) -> None:
+    def step(self, gradient: list[Array], factor: float) -> None:
         """Takes a step of the optimizer.
 
         Args:
-            gradient: The noisy gradient, as vectors.
+            gradient: The noisy gradient, a vector for each parameter.
             factor: What the rate is multiplied by.
         """
 
-    def weight_values(self) -> list[Any]:
+    def weight_values(self) -> list[Array]:
         """Returns copies of the weights in double precision."""
 
-    def set_weights(self, values: list[Any]) -> None:
+    def set_weights(self, values: list[Array]) -> None:
         """Puts values in place of the weights."""
 
 
 class Rehearsable(Weights, Protocol):
     """Weights that can be trained on noise alone, to see what that does to the output."""
 
-    def noise(self, draw: int) -> Callable[[float], list[Any]]:
+    def noise(self, draw: int) -> Callable[[float], list[Array]]:
         """Returns a function from a standard deviation to a gradient that is noise alone.
 
         Nothing is protected by this noise, so it repeats.
@@ -87,34 +86,30 @@ class Rehearsable(Weights, Protocol):
 
 
 class Learner(Rehearsable, Protocol):
-    """A model with its loss and its score, each of them a function of one record.
+    """A copy of a model, with its loss and its score, each of them a function of one record.
 
     Attributes:
-        on_processor: Whether the weights are in the memory of the processor.
         chunk_size: How many records' gradients are computed at a time.
+        user_parts: What of the user's model is trained: its parameters.
+        like: An array of the type and place of the gradients.
+        seconds_of_a_record: If gradients are computed for one record after another, how long one
+            takes; None if they are computed at once.
+        reason_of_loop: Why they are computed so, in words.
+        is_reproducible: Whether the same records give the same gradients, to the last bit.
     """
 
-    on_processor: bool
     chunk_size: int
+    user_parts: list[Any]
+    like: Array
 
-    def take_over(self, trial: int) -> None:
-        """Marks what is trained as that of a trial; refuses what another run has trained.
+    @property
+    def seconds_of_a_record(self) -> float | None: ...
 
-        Args:
-            trial: The trial's number.
-        """
+    @property
+    def reason_of_loop(self) -> str: ...
 
-    def seed_readers(self, *records: Records) -> None:
-        """Seeds the generators that data sets keep, by the operating system."""
-
-    def trained_sizes(self) -> list[int]:
-        """Returns how many bytes the numbers of each trained parameter have."""
-
-    def trained_digests(self, sizes: Collection[int]) -> Iterator[tuple[int, bytes]]:
-        """Yields size and digest of each trained parameter of one of some sizes, in bytes."""
-
-    def used_digests(self, sizes: Collection[int]) -> Iterator[tuple[int, bytes]]:
-        """Yields the same of all that the training uses, whether it is trained or not."""
+    @property
+    def is_reproducible(self) -> bool: ...
 
     def try_out(self, records: Records, score_records: Records | None) -> None:
         """Computes losses and scores of made-up records, and refuses what cannot be private.
@@ -134,80 +129,79 @@ class Learner(Rehearsable, Protocol):
     def is_dense_only(self) -> bool:
         """Returns whether it is linear layers and activations without norms, all trained."""
 
-    def weights_digest(self) -> Callable[[], bytes]:
-        """Returns a function that digests the model's numbers as they are when it is called.
-
-        Those that are not trained as well. It keeps the model, and no records.
-        """
-
-    def keep_in_mind(self) -> None:
-        """Notes how everything but the weights is now, for :meth:`check_unchanged`."""
-
-    def clipped_sum(self, records: Records, batch: npt.NDArray[np.int64]) -> list[Any]:
-        """Returns the sum of the clipped gradients of some records, a vector for each weight.
+    def clipped_sum(
+        self, records: Records, batch: npt.NDArray[np.int64], step: ExactStep
+    ) -> list[Array]:
+        """Returns the sum of the clipped gradients of some records, in units of the step's grid.
 
         Args:
             records: The training's records.
             batch: The indices of those in this step; there may be none.
+            step: What clips and adds.
         """
-
-    def check_unchanged(self) -> None:
-        """Raises :class:`PlanError` if anything but the weights has changed since the set-up."""
 
     def scores(self, records: Records) -> FloatArray:
         """Returns a number in [0, 1] for each record, shape (n,)."""
 
-    def close(self) -> None:
-        """Puts the model back where it was, with its weights as they are."""
+    def hand_over(self) -> None:
+        """Puts the trained weights into the user's model, and that into evaluation mode."""
 
 
 def checked_clipping_norm(value: Any) -> float:
     """Returns a clipping norm that gradients can be compared with, or raises an error."""
     norm = validation.positive("clipping_norm", value)
-    if norm < _SMALLEST_CLIPPING_NORM:
+    if not _SMALLEST_CLIPPING_NORM <= norm <= _LARGEST_CLIPPING_NORM:
         raise InvalidArgumentError(
-            "clipping_norm", value, f"it must be at least {_SMALLEST_CLIPPING_NORM}"
+            "clipping_norm",
+            value,
+            f"it must be between {_SMALLEST_CLIPPING_NORM} and {_LARGEST_CLIPPING_NORM:g}",
         )
     return norm
 
 
-def mark_as_trained(parts: Iterable[Any], trial: int, frozen: Iterable[Any] = ()) -> None:
-    """Marks the parts of a model that are trained, and refuses those that a run has trained.
+@dataclass(frozen=True)
+class Chunk:
+    """Some records that are computed together.
 
-    Runs that go on with one another's model are not independent of each other. A private
-    selection would charge for one of them.
+    Attributes:
+        indices: The records.
+        places: The row of each of them among all rows that are computed; other rows are copies.
+    """
+
+    indices: npt.NDArray[np.int64]
+    places: npt.NDArray[np.int64]
+
+    def __len__(self) -> int:
+        return len(self.indices)
+
+    def one(self, number: int) -> Chunk:
+        """Returns one of the records, at its place."""
+        return Chunk(self.indices[number : number + 1], self.places[number : number + 1])
+
+
+def chunks_of(indices: npt.NDArray[np.int64], chunk_size: int, period: int = 1) -> Iterator[Chunk]:
+    """Yields records in chunks.
 
     Args:
-        parts: The trained parameters, or a model without any.
-        trial: The number of the trial.
-        frozen: What the training uses and does not change; it is not marked.
-
-    Raises:
-        InvalidArgumentError: If one of them is marked already.
+        indices: The records.
+        chunk_size: How many rows are computed at a time; a multiple of ``period``.
+        period: The remainder of a record's place by this number decides its bits. So each record
+            draws its remainder by itself, and no other record has an effect on it.
     """
-    parts = list(parts)
-    used = [*parts, *frozen]
-    with _marking:  # Of two threads with one model, one is refused.
-        if any(getattr(part, TRAINED_BY, None) is not None for part in used):
-            raise trained_before()
-        for part in parts:
-            setattr(part, TRAINED_BY, trial)
+    places = np.arange(len(indices))
+    if period > 1:
+        remainders = np.frombuffer(secrets.token_bytes(len(indices)), dtype=np.uint8) % period
+        for remainder in range(period):
+            members = np.flatnonzero(remainders == remainder)
+            places[members] = remainder + period * np.arange(len(members))
+    numbers = places // chunk_size
+    for number in range(numbers.max(initial=-1) + 1):
+        members = np.flatnonzero(numbers == number)
+        yield Chunk(indices[members], places[members] % chunk_size)
 
 
-def trained_before() -> InvalidArgumentError:
-    """Returns the error for a model that another run has trained, or a part of it."""
-    return InvalidArgumentError(
-        "model",
-        "a model with weights that a run has trained",
-        "another run has trained it, and a run has to begin anew",
-        "Make the model inside the objective.",
-    )
-
-
-def by_chunk(
-    compute: Callable[[npt.NDArray[np.int64]], _Value],
-    indices: npt.NDArray[np.int64],
-    chunk_size: int,
+def in_chunks(
+    compute: Callable[[Chunk], _Value], chunks: Iterable[Chunk]
 ) -> Iterator[tuple[npt.NDArray[np.int64], _Value | None]]:
     """Yields what is computed of records, some at a time.
 
@@ -216,9 +210,9 @@ def by_chunk(
     Otherwise a single record would decide whether a run fails, and no noise would hide it.
 
     Args:
-        compute: What is computed of some records, by their indices.
-        indices: The records.
-        chunk_size: How many are computed at a time.
+        compute: What is computed of some records. The results of a record must be the same, to
+            the last bit, whichever records are computed with it.
+        chunks: The records.
 
     Yields:
         Indices, and what was computed of them; None of a record that raises an error.
@@ -226,19 +220,35 @@ def by_chunk(
     Raises:
         MemoryError: If the memory is too small for some of them.
     """
-    for start in range(0, len(indices), chunk_size):
-        chunk = indices[start : start + chunk_size]
+    for chunk in chunks:
         try:
             value = compute(chunk)
         except Exception as error:
             if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":
                 raise
             if len(chunk) == 1:
-                yield chunk, None
+                yield chunk.indices, None
             else:
-                yield from by_chunk(compute, chunk, 1)
+                yield from in_chunks(compute, map(chunk.one, range(len(chunk))))
         else:
-            yield chunk, value
+            yield chunk.indices, value
+
+
+def placed(
+    parts: tuple[Any, ...], places: npt.NDArray[np.int64], block: int = BLOCK
+) -> tuple[Any, ...]:
+    """Returns records at given places, and copies of the first one at all other places.
+
+    Args:
+        parts: The parts of the records, along the first axis.
+        places: Their places.
+        block: The number of places is a multiple of it.
+    """
+    if len(places) % block == 0 and np.array_equal(places, np.arange(len(places))):
+        return parts  # There is a record at each place.
+    sources = np.zeros(-(-(int(places.max()) + 1) // block) * block, dtype=np.int64)
+    sources[places] = np.arange(len(places))
+    return tuple(mapped(lambda array: array[sources], part) for part in parts)
 
 
 def usual_parts(records: Records) -> tuple[Any, ...]:
@@ -253,21 +263,30 @@ def usual_parts(records: Records) -> tuple[Any, ...]:
         The parts of one record at least, with the records along the first axis.
 
     Raises:
-        Exception: If they cannot be put together, and no shapes are those of more than half of
-            those that can be read.
+        Exception: If none of them can be read.
     """
-    looked_at = np.arange(min(len(records), RECORDS_LOOKED_AT))
     try:
-        return records.take(looked_at)
+        return records.take(np.arange(min(len(records), _RECORDS_LOOKED_AT)))
     except Exception:
-        readable_records = [
-            parts for _, parts in by_chunk(records.take, looked_at, 1) if parts is not None
-        ]
-        shapes = Counter(map(_shapes, readable_records))
-        usual, count = shapes.most_common(1)[0] if shapes else ("", 0)
-        if 2 * count <= len(readable_records):
+        readable_records = _readable(records)
+        if not readable_records:
             raise
+        usual, _ = Counter(map(_shapes, readable_records)).most_common(1)[0]
         return next(parts for parts in readable_records if _shapes(parts) == usual)
+
+
+def have_one_shape(records: Records) -> bool:
+    """Returns whether most of the first few records have parts of the same shapes."""
+    readable_records = _readable(records)
+    counts = Counter(map(_shapes, readable_records))
+    return not counts or 2 * counts.most_common(1)[0][1] > len(readable_records)
+
+
+def _readable(records: Records) -> list[tuple[Any, ...]]:
+    """Returns the first few records that can be read, each by itself."""
+    looked_at = chunks_of(np.arange(min(len(records), _RECORDS_LOOKED_AT)), 1)
+    read = in_chunks(lambda chunk: records.take(chunk.indices), looked_at)
+    return [parts for _, parts in read if parts is not None]
 
 
 def _shapes(parts: tuple[Any, ...]) -> str:

@@ -57,12 +57,22 @@ class ArrayRecords(Records):
         self._parts = tuple(mapped(lambda array: array, part) for part in parts)
         self._arrays = leaves(self._parts)
         for array in self._arrays:
-            if not _is_array(array) or not array.ndim:
+            if isinstance(array, np.ndarray) and array.dtype.kind not in "biufc":
+                raise InvalidArgumentError(
+                    name,
+                    Described(f"an array of type {array.dtype}"),
+                    "texts, dates and objects are no numbers",
+                    "Turn them into numbers by a list that is fixed beforehand and depends on no "
+                    "record: [labels.index(value) for value in y], with labels = ['no', 'yes'].",
+                )
+            if not is_array(array) or not array.ndim:
                 raise InvalidArgumentError(
                     name,
                     f"records with a {type(array).__name__}",
                     "each part must be a tensor or an array with the records along its first axis",
-                    "For example numpy.asarray(y).",
+                    "Write table.to_numpy(dtype='float32')."
+                    if hasattr(array, "to_numpy")
+                    else "For example numpy.asarray(y).",
                 )
             if not isinstance(array, np.ndarray) and not _is_dense(array):
                 raise InvalidArgumentError(
@@ -178,7 +188,7 @@ def read_records(records: Any, name: str = "records") -> Records:
             twice.
     """
     _refuse_what_draws(records, name)
-    if _is_array(records) or isinstance(records, Mapping):
+    if is_array(records) or isinstance(records, Mapping):
         return ArrayRecords((records,), name)
     if isinstance(records, tuple):
         return ArrayRecords(records, name)
@@ -188,7 +198,7 @@ def read_records(records: Any, name: str = "records") -> Records:
     is_data_set = hasattr(records, "__len__") and hasattr(type(records), "__getitem__")
     # A text is none, nor a table of pandas, whose items are its columns.
     is_other = isinstance(records, str | bytes) or hasattr(records, "iloc")
-    if isinstance(records, list) and 0 < len(records) <= _FEW and all(map(_is_array, records)):
+    if isinstance(records, list) and 0 < len(records) <= _FEW and all(map(is_array, records)):
         lengths = {len(part) if part.ndim else 0 for part in records}
         if lengths == {max(lengths)} and max(lengths) > _FEW:
             raise InvalidArgumentError(
@@ -201,9 +211,12 @@ def read_records(records: Any, name: str = "records") -> Records:
         return DataSetRecords(records, name)
     raise InvalidArgumentError(
         name,
-        type(records).__name__,
+        Described(f"a {type(records).__name__}"),
         "it must be a tensor or an array, a tuple or mapping of these, or a map-style data set",
-        "For example records=(x, y), with the records along the first axis of each.",
+        "For a table: records=(table[columns].to_numpy(), table[target].to_numpy()), scaled by "
+        "public numbers."
+        if hasattr(records, "iloc") or hasattr(records, "to_numpy")
+        else "For example records=(x, y), with the records along the first axis of each.",
     )
 
 
@@ -258,7 +271,7 @@ def check_disjoint(records: Records, scored: Records) -> None:
             part.first_items() if isinstance(part, DataSetRecords) else part.holders()
             for part in (records, scored)
         )
-        is_shared = any(_overlap(a, b) for a in training_arrays for b in scored_arrays)
+        is_shared = any(overlap(a, b) for a in training_arrays for b in scored_arrays)
     if is_shared:
         raise InvalidArgumentError(
             "score_records",
@@ -297,9 +310,7 @@ def refuse_as_inputs(inputs: Any, *private: Records) -> None:
     if any(
         input_array is record_array
         or (
-            _is_array(input_array)
-            and _is_array(record_array)
-            and _overlap(input_array, record_array)
+            is_array(input_array) and is_array(record_array) and overlap(input_array, record_array)
         )
         for input_array in input_arrays
         for record_array in record_arrays
@@ -330,7 +341,8 @@ def leaves(part: Any) -> list[Any]:
     return arrays
 
 
-def _is_array(value: Any) -> bool:
+def is_array(value: Any) -> bool:
+    """Returns whether a value is an array of numpy or a tensor of PyTorch."""
     return isinstance(value, np.ndarray) or _is_tensor(value)
 
 
@@ -380,7 +392,7 @@ def _shares_memory(array: Any) -> bool:
     return bool(np.shares_memory(pair[0], pair[1]))
 
 
-def _overlap(array: Any, other_array: Any) -> bool:
+def overlap(array: Any, other_array: Any) -> bool:
     """Returns whether two arrays share memory of the processor."""
     try:
         array, other_array = (a.detach() if _is_tensor(a) else a for a in (array, other_array))
@@ -415,7 +427,7 @@ _ITEMS_LOOKED_AT = 16
 def _arrays_of(item: Any) -> list[Any]:
     """Returns the arrays of one item of a data set."""
     parts = tuple(item) if isinstance(item, list) else item
-    return [array for array in leaves(parts) if _is_array(array)]
+    return [array for array in leaves(parts) if is_array(array)]
 
 
 def _holders(data_set: Any) -> list[Any]:
@@ -446,12 +458,12 @@ def _holders(data_set: Any) -> list[Any]:
         data_sets = [value for value in values if _is_data_set(value)]
         lengths.update(map(len, data_sets))
         pending_holders += data_sets
-        holders += [value for value in values if _is_array(value) and _length(value) in lengths]
+        holders += [value for value in values if is_array(value) and _length(value) in lengths]
         pending_holders += [
             value
             for value in values
             if not isinstance(value, Mapping | str | bytes)
-            and not _is_array(value)
+            and not is_array(value)
             and _length(value) in lengths
         ]
     return holders
@@ -508,7 +520,7 @@ def _origins(data_set: Any, numbers: dict[Any, int]) -> npt.NDArray[np.int64]:
 def _item_key(item: Any) -> Any:
     """Returns what is equal for two items of a list that are views of the same arrays."""
     parts = leaves(tuple(item) if isinstance(item, list) else item)
-    if not any(map(_is_array, parts)):
+    if not any(map(is_array, parts)):
         return id(item)
     return tuple(map(_part_key, parts))
 

@@ -67,6 +67,30 @@ class Rehearsal:
     remarks: tuple[str, ...] = ()
 
 
+@dataclass(frozen=True)
+class Unmoved:
+    """A rehearsal that found no rate, because noise moves no weight by a finite length.
+
+    Attributes:
+        length: By how much the weights have moved.
+    """
+
+    length: float
+
+    def error(self, optimizer: Any) -> InvalidArgumentError:
+        """Returns the error that says so.
+
+        Args:
+            optimizer: What stepped the weights.
+        """
+        return InvalidArgumentError(
+            "optimizer",
+            optimizer,
+            f"noise moved the weights by {self.length:g}, and must move them finitely",
+            "Take optimizer='adam', or give learning_rate=, the rate of the first step.",
+        )
+
+
 def rehearse_module(
     run: Fidelity,
     module: torch.nn.Module,
@@ -122,21 +146,19 @@ def rehearse_module(
         raise MissingExtraError("torch", "torch") from None
     if not isinstance(module, torch.nn.Module):
         raise InvalidArgumentError("module", type(module).__name__, "it must be a torch.nn.Module")
-    from optuna_dp.training.torch_weights import TorchWeights  # It needs PyTorch, an extra.
+    from optuna_dp.training.own_model import OwnModel  # It needs PyTorch, an extra.
 
-    weights = TorchWeights(module)
-    try:
-        rehearsal = rehearsed(
-            run,
-            weights,
-            inputs,
-            optimizer=optimizer,
-            schedule=schedule,
-            clipping_norm=validation.positive("clipping_norm", clipping_norm),
-            size=None if size is None else validation.positive("size", size),
-        )
-    finally:
-        weights.close()
+    rehearsal = rehearsed(
+        run,
+        OwnModel(module),
+        inputs,
+        optimizer=optimizer,
+        schedule=schedule,
+        clipping_norm=validation.positive("clipping_norm", clipping_norm),
+        size=None if size is None else validation.positive("size", size),
+    )
+    if isinstance(rehearsal, Unmoved):
+        raise rehearsal.error(optimizer)
     for remark in rehearsal.remarks:
         warnings.warn(remark, UserWarning, stacklevel=2)
     return rehearsal
@@ -151,7 +173,7 @@ def rehearsed(
     schedule: Schedule,
     clipping_norm: float,
     size: float | None = None,
-) -> Rehearsal:
+) -> Rehearsal | Unmoved:
     """Rehearses a training, and puts the weights back to what they were.
 
     Args:
@@ -163,9 +185,13 @@ def rehearsed(
         clipping_norm: Largest norm of one record's gradient.
         size: How far noise may move the logits; None for the default.
 
+    Returns:
+        What was found; :class:`Unmoved` if noise moves no weight, as where a step is below the
+        precision of a weight.
+
     Raises:
         InvalidArgumentError: If the model cannot take the inputs or has no classes, if noise does
-            not move it, or the run has no batch.
+            not move its output, or the run has no batch.
     """
     if run.batch_size is None:
         raise InvalidArgumentError(
@@ -185,15 +211,6 @@ def rehearsed(
         take_steps(weights, lambda step: noise(deviation), run.steps, schedule)
         return _Walk(_differences(weights.weight_values(), start))
 
-    def finite_length(ended: _Walk) -> float:
-        if not 0.0 < ended.length < math.inf:  # Noise may be below the precision of a weight.
-            raise InvalidArgumentError(
-                "optimizer",
-                optimizer,
-                f"noise moved the weights by {ended.length:g}, and must move them finitely",
-            )
-        return ended.length
-
     def size_of(walks: list[_Walk], times: float) -> float:
         sizes = []
         for ended in walks:
@@ -207,13 +224,19 @@ def rehearsed(
     try:
         for _ in range(_REPEATS):
             walks = [walk(rate, draw) for draw in range(draws)]
-            length = _together([finite_length(ended) for ended in walks])
+            for ended in walks:
+                if not ended.is_finite:
+                    return Unmoved(ended.length)
+            length = _together([ended.length for ended in walks])
             times, size_reached = _search(partial(size_of, walks), target)
             # Gradients of noise do not depend on the weights, so a walk is in proportion to its
             # rate, unless weight decay bends it: then the search begins again from here.
             expected_length = times * walks[0].length
             rate *= times
-            if abs(math.log(finite_length(walk(rate, 0)) / expected_length)) < _TOLERANCE:
+            again = walk(rate, 0)
+            if not again.is_finite:
+                return Unmoved(again.length)
+            if abs(math.log(again.length / expected_length)) < _TOLERANCE:
                 break
     finally:
         weights.set_weights(start)
@@ -222,9 +245,10 @@ def rehearsed(
     return Rehearsal(rate, times * length / math.sqrt(numbers), size_reached, remarks)
 
 
-def default_optimizer(learner: Learner) -> str:
-    """Returns "sgd" for small dense models and where a single matrix is trained, else "adam".
+def default_optimizers(learner: Learner) -> list[str]:
+    """Returns which optimizers to rehearse, in order: the first that suits is taken.
 
+    "sgd" and then "adam" for small dense models and where a single matrix is trained, else "adam".
     A choice by the form of the model alone, which is public. It was measured
     (``docs/explanation/known-without-data.md``).
 
@@ -233,7 +257,7 @@ def default_optimizer(learner: Learner) -> str:
     """
     matrices = _matrices(learner.weight_values())
     is_small = learner.is_dense_only() and matrices <= MOST_DENSE_LAYERS
-    return "sgd" if is_small or matrices == 1 else "adam"
+    return ["sgd", "adam"] if is_small or matrices == 1 else ["adam"]
 
 
 def _matrices(values: list[Any]) -> int:
@@ -269,6 +293,11 @@ class _Walk:
 
     def __post_init__(self) -> None:
         self.length = math.sqrt(sum(float((change * change).sum()) for change in self.moved))
+
+    @property
+    def is_finite(self) -> bool:
+        """Whether the weights have moved, by a finite length."""
+        return 0.0 < self.length < math.inf
 
 
 def _first_outputs(weights: Rehearsable, inputs: Any) -> npt.NDArray[np.float64]:
@@ -351,9 +380,10 @@ def _search(measure: Callable[[float], float], size: float) -> tuple[float, floa
             break
     else:
         raise InvalidArgumentError(
-            "model",
-            size_by_times[high],
-            "noise in its weights does not move its output to the size that is looked for",
+            "learning_rate",
+            None,
+            "none was found: noise in the model's weights does not move its output on the made-up "
+            f"inputs far enough (by {size_by_times[high]:.2g} at most)",
             "Give learning_rate=, the rate of the first step.",
         )
     brentq(excess, low, high, xtol=_TOLERANCE)

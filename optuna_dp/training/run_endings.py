@@ -1,6 +1,4 @@
-"""What is checked when a trial ends: accountants are read again, trainings are held to their plan.
-
-The weights that :func:`optuna_dp.train` has left are compared as well.
+"""What is checked when a trial ends: accountants are read again, and held to the plan.
 
 A training's own accountant may go on after it was handed in, and a training with Opacus ends
 whenever its loop is left. So what a run spent is decided by what its accountant says when the
@@ -17,7 +15,7 @@ from __future__ import annotations
 import threading
 import weakref
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 from optuna.storages import BaseStorage
@@ -25,7 +23,7 @@ from optuna.storages import BaseStorage
 from optuna_dp.errors import OptunaDPError, PlanError
 from optuna_dp.optuna_internals import storage_of, trial_id_of
 from optuna_dp.training.spending import is_stated, spent_event
-from optuna_dp.training.trial_notes import CHANGED_WEIGHTS, SPENT, SPOILED, note
+from optuna_dp.training.trial_notes import SPENT, SPOILED, note
 
 if TYPE_CHECKING:
     from dp_accounting import dp_event
@@ -94,32 +92,6 @@ class AccountantReading:
         """Returns whether the very same was handed in again: nothing more; see :class:`Ending`."""
         handed_in = list(map(id, self._sources))
         return not self.is_stated and list(map(id, sources)) == handed_in
-
-
-class TrainedWeights:
-    """The weights that a training has left, to be compared when its trial ends.
-
-    Who goes on training them, with or without noise, has another model than the one that the
-    training's guarantee is about. It may be harmless, as rounding the weights is, so the curator
-    may vouch for it.
-
-    Attributes:
-        trial: The trial.
-    """
-
-    def __init__(self, trial: Trial, digest: Callable[[], bytes]) -> None:
-        self.trial = trial
-        self._digest = digest
-        self._left = digest()
-
-    def settle(self) -> None:
-        """Notes whether something has changed them; see :class:`Ending`."""
-        if self._digest() != self._left:
-            note(self.trial, CHANGED_WEIGHTS)
-
-    def reads(self, sources: Sequence[Any]) -> bool:
-        """Returns False: weights are no accountant; see :class:`Ending`."""
-        return False
 
 
 _waiting_lock = threading.Lock()

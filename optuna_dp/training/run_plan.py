@@ -124,4 +124,5 @@ class RunPlan(Record):
             records=self.records,
             scored_on="public" if self.score is None else self.score,
             neighboring_relation=self.neighboring_relation,
+            is_independent=True,
         )

@@ -8,7 +8,6 @@ stochastic gradient descent is by Abadi et al. (arXiv:1607.00133v2, Algorithm 1)
 
 from __future__ import annotations
 
-import inspect
 import os
 import sys
 import warnings
@@ -23,9 +22,10 @@ from optuna_dp import validation
 from optuna_dp.errors import Described, InvalidArgumentError, MissingExtraError, PlanError
 from optuna_dp.optuna_internals import storage_of, study_id_of
 from optuna_dp.protocol.records import read_plan
-from optuna_dp.training.fidelity import Fidelity
+from optuna_dp.training.exact_step import NOISE_GENERATOR, ExactStep
+from optuna_dp.training.fidelity import Fidelity, SgdRun
+from optuna_dp.training.independence import refuse_trained, remember
 from optuna_dp.training.learner import Learner, checked_clipping_norm
-from optuna_dp.training.noise import GeneratorNoise, Noise, SecureNoise, is_affordable
 from optuna_dp.training.optimizers import OptimizerFactory
 from optuna_dp.training.records import (
     Records,
@@ -34,13 +34,12 @@ from optuna_dp.training.records import (
     read_records,
     refuse_as_inputs,
 )
-from optuna_dp.training.rehearsal import Rehearsal, default_optimizer, rehearsed
-from optuna_dp.training.run_endings import TrainedWeights, check_at_end
+from optuna_dp.training.references import named_records
+from optuna_dp.training.rehearsal import Rehearsal, Unmoved, default_optimizers, rehearsed
 from optuna_dp.training.sampling import poisson_sample
 from optuna_dp.training.schedules import DEFAULT_SCHEDULE, Schedule
 from optuna_dp.training.softmax_regression import SoftmaxLearner, SoftmaxRegression
 from optuna_dp.training.stepping import take_steps
-from optuna_dp.training.trained_values import refuse_copies, remember
 from optuna_dp.training.trial_notes import (
     BY_ENGINE,
     SCORE,
@@ -66,7 +65,8 @@ class Trained:
     """A private training that has come to its end.
 
     Attributes:
-        model: The model that was given, trained.
+        model: The model that was given, or that the given function made: trained, and in
+            evaluation mode.
         score: The mean of one number in [0, 1] for each record, with the noise of the plan. Exact,
             if the plan says that scores are computed on public records. 0.0 if the plan charges
             for no score of this run, so that an objective that computes with it does not fail in
@@ -111,6 +111,9 @@ _FAMILIAR_NAMES = {
         ("noise and batches come from the operating system's randomness, so that no seed "
          "repeats them", "Take the argument away."),
     ),
+    "secure_noise": (
+        "noise is always from OpenSSL's cryptographic generator", "Take the argument away."
+    ),
     "metric": validation.by_another_name("score"),
     "scheduler": validation.by_another_name("schedule"),
 }  # fmt: skip
@@ -134,7 +137,6 @@ def train(
     schedule: Schedule = DEFAULT_SCHEDULE,
     clipping_norm: float = 1.0,
     physical_batch_size: int | None = None,
-    secure_noise: bool | None = None,
     device: Any = None,
     show_progress: bool = False,
 ) -> Trained:
@@ -142,10 +144,12 @@ def train(
 
     In the objective::
 
+        def make_model():
+            return nn.Sequential(nn.Linear(64, 32), nn.ReLU(), nn.Linear(32, 10))
+
         run = odp.fidelity(trial)
-        model = nn.Sequential(nn.Linear(64, 32), nn.ReLU(), nn.Linear(32, 10))
         trained = odp.train(
-            run, model, (x, y), loss=nn.functional.cross_entropy, score="accuracy"
+            run, make_model, (x, y), loss=nn.functional.cross_entropy, score="accuracy"
         )
         return trained.score
 
@@ -155,29 +159,32 @@ def train(
         * The loss is a function of one record. Its gradient has L2 norm ``clipping_norm`` at most,
           over all trained parameters together; one that is not finite counts as zero. So does a
           record that raises an error, and its score counts as 0: no record makes a run fail.
-        * What a model, a loss or a data set draws, as for dropout, comes from generators of
-          Python, numpy and PyTorch that the operating system has seeded. They are put back
-          afterwards, except for generators that a data set keeps in its attributes.
+        * Gradients are rounded to whole numbers on a grid and added without error, so one record
+          more changes the sum by ``clipping_norm`` at most in floating point, too. The proof is in
+          ``optuna_dp/training/exact_step.py``.
         * Each of the ``run.steps`` steps has Gaussian noise of standard deviation
-          ``run.noise_multiplier * clipping_norm`` in the sum, and divides it by the public
-          ``run.batch_size``. Optimizer, schedule and averages see nothing else.
-        * Nothing else on the model, the loss and the score has changed at the end, to the last
-          bit. Otherwise the training is an error, and its trial cannot be released.
+          ``run.noise_multiplier * clipping_norm`` in the sum, from OpenSSL's generator. The sum is
+          divided by the public ``run.batch_size``. Optimizer, schedule and averages see nothing
+          else.
+        * The training computes with a copy of the model. Only noisy weights leave the copy.
+        * What a model, a loss or a data set draws, as for dropout, comes from generators of
+          Python, numpy and PyTorch with states from the operating system. They are put back
+          afterwards, except for generators that a data set keeps in its attributes.
         * The score is one number in [0, 1] for each record, summed exactly, with the noise of the
           plan. Nothing else of the records is returned, logged or shown.
         * The trial claims the training before the first step. There is one in each trial.
-        * If something else changes the weights before the trial ends, its training is *not
-          checked*, and the release asks for the curator's reason.
 
-    A loss or a model that holds a *copy* of records, or what was computed from them, is not seen.
-    Neither is what a data set makes of several records when it reads one, nor what the objective
-    does with the model afterwards.
+    Not seen: how the records were made, as with a scaler that was fitted on them; a loss or a
+    model that holds a copy of records, or what was computed from them; what a data set makes of
+    several records when it reads one; and what the objective does with the model afterwards.
 
     Args:
         run: What :func:`optuna_dp.fidelity` returned for the trial.
-        model: A PyTorch module, or :class:`optuna_dp.SoftmaxRegression`, made in this trial. Its
-            parameters that require a gradient are trained in place, in the mode (training or
-            evaluation) that each part is in.
+        model: A function that makes the model and has no arguments; or the model: a PyTorch
+            module, or an :class:`optuna_dp.SoftmaxRegression`. The parameters that require a
+            gradient are trained, with each part in the mode (training or evaluation) that it is
+            in. The trained weights are put into the model at the end, and it is in evaluation
+            mode then.
         records: All records: a tensor or numpy array, a tuple or mapping of these with the records
             along the first axis, or a map-style data set, one item of which is one record. Numbers
             in double precision are converted to the model's.
@@ -213,12 +220,9 @@ def train(
         schedule: How the rate falls, and which of the last weights are averaged. By default the
             rate is constant, and the weights of the last quarter of the steps are averaged.
         clipping_norm: The largest L2 norm of one record's gradient; positive.
-        physical_batch_size: How many records' gradients are computed at a time; bounds memory and
-            changes nothing else. By default what fits 256 MB.
-        secure_noise: Whether noise is a sum of four Gaussians from a cryptographic generator, in
-            which the gaps of floating-point numbers do not show (arXiv:2107.10138). By default
-            where it takes less than about a tenth of a step; otherwise noise is from a fast
-            generator that the operating system seeds. The trial records which.
+        physical_batch_size: How many records' gradients are computed at a time at most, rounded up
+            to a multiple of 8; bounds memory and changes nothing else. By default 64 to 512, as
+            long as their gradients fit 256 MB.
         device: Where to train. By default on a GPU if there is one, and else where the model is.
         show_progress: Whether the number of the step is shown on the standard error.
 
@@ -230,9 +234,14 @@ def train(
             the loss or the score cannot be computed for one record alone. Nothing was trained
             then, and the trial may call this again. If the error leaves the objective, the run
             has failed: as any failed run it uses up its place in the plan, and is charged for.
-        PlanError: If no trial was granted this run, the trial has trained already, or the training
-            changed something that it does not train.
+        PlanError: If no trial was granted this run, or the trial has trained already.
         MissingExtraError: If the model needs PyTorch and it is not installed.
+
+    Warns:
+        UserWarning: If records have to be computed one after another, because
+            ``torch.func.vmap`` cannot take the model (recurrent layers other than LSTM, and models
+            that look at numbers in Python), with how long a step takes then. If the loss, the
+            score or the model names all the records.
 
     Example:
         >>> import numpy as np, optuna, optuna_dp as odp
@@ -246,101 +255,83 @@ def train(
         True
     """
     process = os.getpid()
-    trial = _checked_run(run).granted_trial()
+    numbers = _checked_run(run)
+    trial = run.granted_trial()
     refuse_second(trial, TRAINING)
     norm = checked_clipping_norm(clipping_norm)
     if physical_batch_size is not None:
         validation.whole("physical_batch_size", physical_batch_size, 1)
-    if type(schedule) is not Schedule:  # One of a script's own may have read records.
+    if not isinstance(schedule, Schedule):
         raise InvalidArgumentError(
             "schedule",
             schedule,
             "it must be an optuna_dp.Schedule",
             "For example schedule=optuna_dp.Schedule('cosine').",
         )
-    if secure_noise not in (None, True, False):
-        raise InvalidArgumentError("secure_noise", secure_noise, "it must be True, False or None")
     functions = _Functions(loss, record_loss, score, record_score)
     _check_direction(trial.study, score)
     all_records = read_records(records)
-    assert run.records is not None
-    check_number(all_records, run.records)
-    scored = _scored_records(run, all_records, functions.has_score, score_records, score_size)
-    is_private = scored is not None and run.scored_on == "disjoint"
-    refuse_as_inputs(inputs, all_records, *([scored.records] if scored and is_private else []))
-    learner = _learner(model, functions, norm, physical_batch_size, device, optimizer)
-    try:
-        kind = default_optimizer(learner) if optimizer is None else optimizer
-        learner.try_out(all_records, None if scored is None else scored.records)
-        rehearsal = None
-        if learning_rate is None:
-            try:
-                rehearsal = _rehearsal(run, learner, all_records, inputs, kind, schedule, norm)
-            except InvalidArgumentError as error:
-                # Noise may be so little that SGD's steps of it move no weight.
-                if optimizer is not None or kind == "adam" or error.argument != "optimizer":
-                    raise
-            if optimizer is None and (rehearsal is None or rehearsal.remarks):
-                # Steps of SGD would be too long, or too short.
-                kind = "adam"
-                rehearsal = _rehearsal(run, learner, all_records, inputs, kind, schedule, norm)
-            assert rehearsal is not None
-            for remark in rehearsal.remarks:
-                warnings.warn(remark, UserWarning, stacklevel=3)  # Of the caller's line.
-            learner.keep_in_mind()
-        rate = (
-            validation.positive("learning_rate", learning_rate)
-            if rehearsal is None
-            else rehearsal.learning_rate
-        )
-        learner.begin(kind, rate)
-        noise = _noise(secure_noise, learner, run)
-        beginning = refuse_copies(trial, learner)
-        learner.take_over(trial.number)
-        learner.seed_readers(all_records, *([] if scored is None else [scored.records]))
-        training_claim = claim(trial, TRAINING, by=BY_ENGINE)
-        _take_steps(run, learner, all_records, noise, norm, schedule, process, show_progress)
-        learner.check_unchanged()
-        training_claim.finish(steps=run.steps, noise=noise.word)
-        remember(trial, learner, beginning)
-        check_at_end(trial, TrainedWeights(trial, learner.weights_digest()))
-        value = None if not functions.has_score else _score(run, trial, learner, scored, process)
-    finally:
-        learner.close()
-    return Trained(model, value, rate, rehearsal)
-
-
-def _rehearsal(
-    run: Fidelity,
-    learner: Learner,
-    records: Records,
-    inputs: Any,
-    optimizer: str | OptimizerFactory,
-    schedule: Schedule,
-    clipping_norm: float,
-) -> Rehearsal:
-    """Returns the rehearsal of this very training, on inputs that are no records."""
-    if inputs is None:
-        inputs = learner.default_inputs(records)
-    return rehearsed(
-        run,
-        learner,
-        inputs,
-        optimizer=optimizer,
-        schedule=schedule,
-        clipping_norm=clipping_norm,
+    check_number(all_records, numbers.records)
+    scored = _scored_records(run, numbers, all_records, functions, score_records, score_size)
+    others = [scored.records] if scored is not None and scored.is_disjoint else []
+    refuse_as_inputs(inputs, all_records, *others)
+    user_model = _made(model)
+    holders = [*all_records.holders(), *([] if scored is None else scored.records.holders())]
+    learner = _learner(
+        user_model, functions, physical_batch_size, device, numbers.batch_size, holders
     )
+    if run.is_independent:
+        refuse_trained(trial.study, learner.user_parts)
+    _warn_of_names(user_model, functions, all_records)
+    learner.try_out(all_records, None if scored is None else scored.records)
+    _warn_of_slowness(learner, numbers)
+    kind, rate, rehearsal = _optimizer_and_rate(
+        run, learner, all_records, inputs, optimizer, learning_rate, schedule, norm
+    )
+    for remark in () if rehearsal is None else rehearsal.remarks:
+        warnings.warn(remark, UserWarning, stacklevel=_CALLER - 1)
+    learner.begin(kind, rate)
+    step = ExactStep(norm, numbers.noise_multiplier, learner.weights)
+    if not step.is_exact(learner.like):
+        raise PlanError(
+            "Sums of whole numbers are not exact on this device, so no sum of gradients would be "
+            "private. Give device='cpu'."
+        )
+    training_claim = claim(
+        trial,
+        TRAINING,
+        by=BY_ENGINE,
+        noise_multiplier=numbers.noise_multiplier,
+        sample_rate=numbers.sample_rate,
+        steps=numbers.steps,
+        clipping_norm=norm,
+        units=step.units,
+        generator=NOISE_GENERATOR,
+        physical_batch=learner.chunk_size,
+        reproducible=learner.is_reproducible,
+    )
+    _take_steps(numbers, learner, all_records, step, schedule, process, show_progress)
+    training_claim.finish()
+    value = None if not functions.has_score else _score(trial, learner, scored, process)
+    remember(trial.study, learner.user_parts)
+    learner.hand_over()
+    return Trained(user_model, value, rate, rehearsal)
 
 
-def _checked_run(run: Any) -> Fidelity:
-    if type(run) is not Fidelity:  # One of a script's own may say other numbers each time.
+# The frame of who called odp.train, from a function that it calls, and through the decorator.
+_CALLER = 4
+
+
+def _checked_run(run: Any) -> SgdRun:
+    """Returns the numbers of what was given as a run."""
+    if not isinstance(run, Fidelity):
         raise InvalidArgumentError(
             "run",
             Described(f"a value of type {type(run).__name__}"),
             "it must be what optuna_dp.fidelity(trial) returned",
             "Write run = optuna_dp.fidelity(trial), and odp.train(run, model, records, ...).",
         )
-    if run.sample_rate is None or run.batch_size is None:
+    if run.sgd is None:
         raise InvalidArgumentError(
             "run",
             run,
@@ -348,7 +339,85 @@ def _checked_run(run: Any) -> Fidelity:
             "Plan with plan_budget(records=..., epochs=...), or train by a loop of your own and "
             "call run.spent(accountant).",
         )
-    return run
+    return run.sgd
+
+
+def _made(model: Any) -> Any:
+    """Returns the model, made if it was given as a function."""
+    if isinstance(model, SoftmaxRegression) or _is_module(model) or not callable(model):
+        return model
+    return model()
+
+
+def _is_module(model: Any) -> bool:
+    torch = sys.modules.get("torch")
+    return torch is not None and isinstance(model, torch.nn.Module)
+
+
+def _warn_of_names(model: Any, functions: _Functions, records: Records) -> None:
+    parts = model.modules() if _is_module(model) else ()
+    forwards = [type(part).forward for part in parts if not _is_of_torch(part)]
+    name = named_records([*functions.own, *forwards], records.holders())
+    if name is not None:
+        warnings.warn(
+            f"The model, the loss or the score names all the records ({name}). It must use their "
+            "shape only: what it computes of other records, such as a mean, is not clipped and "
+            "has no noise.",
+            UserWarning,
+            stacklevel=_CALLER,
+        )
+
+
+def _is_of_torch(part: Any) -> bool:
+    return type(part).__module__.split(".")[0] in ("torch", "transformers", "peft")
+
+
+def _warn_of_slowness(learner: Learner, numbers: SgdRun) -> None:
+    seconds = learner.seconds_of_a_record
+    if seconds is None:
+        return
+    of_step = seconds * numbers.batch_size
+    warnings.warn(
+        f"Records are computed one after another: {1000 * seconds:.2g} ms a record, "
+        f"{of_step:.2g} s a step, {of_step * numbers.steps / 60:.2g} minutes for all "
+        f"{numbers.steps} steps. Models that torch.func.vmap can take were 2 to 8 times faster. "
+        f"The reason: {learner.reason_of_loop}.",
+        UserWarning,
+        stacklevel=_CALLER,
+    )
+
+
+def _optimizer_and_rate(
+    run: Fidelity,
+    learner: Learner,
+    records: Records,
+    inputs: Any,
+    optimizer: str | OptimizerFactory | None,
+    learning_rate: float | None,
+    schedule: Schedule,
+    clipping_norm: float,
+) -> tuple[str | OptimizerFactory, float, Rehearsal | None]:
+    """Returns the optimizer, the rate of the first step, and how it was rehearsed."""
+    kinds = default_optimizers(learner) if optimizer is None else [optimizer]
+    if learning_rate is not None:
+        return kinds[0], validation.positive("learning_rate", learning_rate), None
+    if inputs is None:
+        inputs = learner.default_inputs(records)
+    for kind in kinds:
+        found = rehearsed(
+            run,
+            learner,
+            inputs,
+            optimizer=kind,
+            schedule=schedule,
+            clipping_norm=clipping_norm,
+        )
+        # Steps of SGD may be too long for a loss, or too short to move a weight.
+        if isinstance(found, Rehearsal) and not found.remarks:
+            break
+    if isinstance(found, Unmoved):
+        raise found.error(kind)
+    return kind, found.learning_rate, found
 
 
 def _check_direction(study: Study, score: str | None) -> None:
@@ -416,14 +485,20 @@ class _Functions:
     def has_score(self) -> bool:
         return self.score is not None or self.record_score is not None
 
+    @property
+    def own(self) -> list[Callable[..., Any]]:
+        """The functions that the user gave."""
+        given = (self.loss, self.record_loss, self.record_score)
+        return [function for function in given if function is not None]
+
 
 def _learner(
     model: Any,
     functions: _Functions,
-    clipping_norm: float,
     chunk_size: int | None,
     device: Any,
-    optimizer: Any,
+    batch_size: float,
+    holders: list[Any],
 ) -> Learner:
     if isinstance(model, SoftmaxRegression):
         for argument in ("loss", "record_loss", "record_score"):
@@ -439,7 +514,7 @@ def _learner(
             raise InvalidArgumentError(
                 "device", device, "a SoftmaxRegression is trained by the processor"
             )
-        return SoftmaxLearner(model, clipping_norm=clipping_norm, chunk_size=chunk_size)
+        return SoftmaxLearner(model, chunk_size=chunk_size)
     try:
         import torch  # An extra.
     except ImportError:
@@ -447,15 +522,9 @@ def _learner(
     if not isinstance(model, torch.nn.Module):
         raise InvalidArgumentError(
             "model",
-            Described(f"the class {model.__name__}")
-            if isinstance(model, type)
-            else type(model).__name__,
-            "it must be a torch.nn.Module or an optuna_dp.SoftmaxRegression",
-            f"Add the parentheses: {model.__name__}(...)."
-            if isinstance(model, type)
-            else "Give the model itself, and not a function that makes it."
-            if inspect.isroutine(model)
-            else "",
+            Described(f"a value of type {type(model).__name__}"),
+            "it must be a torch.nn.Module, an optuna_dp.SoftmaxRegression, or a function that "
+            "makes one",
         )
     if functions.loss is None and functions.record_loss is None:
         raise InvalidArgumentError(
@@ -472,42 +541,60 @@ def _learner(
     is_pair = functions.loss is not None
     record_loss = loss_of_pair(functions.loss) if functions.loss else functions.record_loss
     assert record_loss is not None
-    own = {
-        argument: function
-        for argument in ("loss", "record_loss", "record_score")
-        if (function := getattr(functions, argument)) is not None
-    }
+    _check_no_other_parameters(functions)
     return TorchLearner(
         model,
         loss=record_loss,
         loss_argument="loss" if is_pair else "record_loss",
         score=accuracy_of_pair if functions.score else functions.record_score,
         score_argument="score" if functions.score else "record_score",
-        clipping_norm=clipping_norm,
         chunk_size=chunk_size,
         device=device,
-        functions=own,
-        optimizer=optimizer,
+        batch_size=batch_size,
+        shared=holders,
     )
+
+
+def _check_no_other_parameters(functions: _Functions) -> None:
+    for argument in ("loss", "record_loss", "record_score"):
+        function = getattr(functions, argument)
+        if _is_module(function) and any(p.requires_grad for p in function.parameters()):
+            raise InvalidArgumentError(
+                argument,
+                type(function).__name__,
+                "it has parameters of its own that require a gradient, and only the model's are "
+                "trained",
+                "Make them part of the model, or call requires_grad_(False) on them.",
+            )
 
 
 @dataclass(frozen=True)
 class _ScoredRecords:
-    """The records that are scored, and the public number that their sum is divided by."""
+    """The records that are scored.
+
+    Attributes:
+        records: The records.
+        size: The public number that their sum is divided by.
+        noise_multiplier: Noise of the score; None if the records are public.
+        is_disjoint: Whether they are private, and others than the training's.
+    """
 
     records: Records
     size: int
+    noise_multiplier: float | None
+    is_disjoint: bool = False
 
 
 def _scored_records(
     run: Fidelity,
+    numbers: SgdRun,
     records: Records,
-    has_score: bool,
+    functions: _Functions,
     score_records: Any,
     score_size: int | None,
 ) -> _ScoredRecords | None:
     """Returns the records that the plan charges a score of; None if there is no score."""
-    assert run.records is not None
+    has_score = functions.has_score
     own = run.scored_on in ("disjoint", "public")
     if score_records is not None and not (own and has_score):
         raise InvalidArgumentError(
@@ -526,7 +613,7 @@ def _scored_records(
     if not has_score or run.scored_on is None:
         return None
     if not own:
-        return _ScoredRecords(records, max(1, round(run.records)))
+        return _ScoredRecords(records, max(1, round(numbers.records)), run.score_noise_multiplier)
     if score_records is None:
         raise InvalidArgumentError(
             "score_records",
@@ -537,7 +624,7 @@ def _scored_records(
     scored = read_records(score_records, "score_records")
     check_disjoint(records, scored)
     if run.scored_on == "public":
-        return _ScoredRecords(scored, len(scored))
+        return _ScoredRecords(scored, len(scored), None)
     if score_size is None:
         raise InvalidArgumentError(
             "score_size",
@@ -547,44 +634,32 @@ def _scored_records(
         )
     size = validation.whole("score_size", score_size, 1)
     check_number(scored, size, "score_records")
-    return _ScoredRecords(scored, size)
-
-
-def _noise(secure: bool | None, learner: Learner, run: Fidelity) -> Noise:
-    assert run.batch_size is not None
-    if secure is None:
-        secure = is_affordable(learner.weights, run.batch_size, learner.on_processor)
-    return SecureNoise() if secure else GeneratorNoise()
+    return _ScoredRecords(scored, size, run.score_noise_multiplier, is_disjoint=True)
 
 
 def _take_steps(
-    run: Fidelity,
+    numbers: SgdRun,
     learner: Learner,
     records: Records,
-    noise: Noise,
-    clipping_norm: float,
+    exact_step: ExactStep,
     schedule: Schedule,
     process: int,
     show_progress: bool,
 ) -> None:
     """Takes all steps of a run, in the process that began it."""
-    assert run.sample_rate is not None
-    assert run.batch_size is not None
-    sample_rate, batch_size = run.sample_rate, run.batch_size
-    scale = run.noise_multiplier * clipping_norm
 
     def gradient(step: int) -> list[Any]:
         if show_progress and step:
-            _show(step, run.steps)
+            _show(step, numbers.steps)
         _refuse_fork(process)  # PyTorch computes no gradients in a fork, and may wait for ever.
-        batch = poisson_sample(len(records), sample_rate)
-        totals = learner.clipped_sum(records, batch)
+        batch = poisson_sample(len(records), numbers.sample_rate)
+        totals = learner.clipped_sum(records, batch, exact_step)
         _refuse_fork(process)
-        return [noise.added_to(total, scale) / batch_size for total in totals]
+        return [noisy / numbers.batch_size for noisy in exact_step.with_noise(totals)]
 
-    take_steps(learner, gradient, run.steps, schedule)
+    take_steps(learner, gradient, numbers.steps, schedule)
     if show_progress:
-        _show(run.steps, run.steps)
+        _show(numbers.steps, numbers.steps)
 
 
 def _refuse_fork(process: int) -> None:
@@ -603,36 +678,27 @@ def _show(step: int, steps: int) -> None:
         print(f"\rprivate training: step {step} of {steps}", end=end, file=sys.stderr, flush=True)
 
 
-def _score(
-    run: Fidelity,
-    trial: Trial,
-    learner: Learner,
-    scored: _ScoredRecords | None,
-    process: int,
-) -> float:
+def _score(trial: Trial, learner: Learner, scored: _ScoredRecords | None, process: int) -> float:
     """Returns the score that a plan charges for; 0.0 if it charges for none."""
     if scored is None:
         return 0.0
-    if run.scored_on == "public":
-        values = learner.scores(scored.records)
-        learner.check_unchanged()
-        return float(np.mean(values))
+    if scored.noise_multiplier is None:
+        return float(np.mean(learner.scores(scored.records)))
     # Start-up time: OpenDP is slow to load.
     from optuna_dp.scoring import private_mean
 
-    assert run.score_noise_multiplier is not None
-    # Disjoint records are protected, too: the statement counts them.
-    extra = {"size": scored.size} if run.scored_on == "disjoint" else {}
-    score_claim = claim(trial, SCORE, by=BY_ENGINE, **extra)
+    facts: dict[str, Any] = {"noise_multiplier": scored.noise_multiplier}
+    if scored.is_disjoint:  # These records are protected, too: the statement counts them.
+        facts["size"] = scored.size
+    score_claim = claim(trial, SCORE, by=BY_ENGINE, **facts)
     values = learner.scores(scored.records)
-    learner.check_unchanged()
     _refuse_fork(process)
     value = private_mean(
         values,
         lower=0.0,
         upper=1.0,
         size=scored.size,
-        noise_multiplier=run.score_noise_multiplier,
+        noise_multiplier=scored.noise_multiplier,
     )
     score_claim.finish(value=value)
     return value

@@ -27,7 +27,6 @@ from optuna_dp.optuna_internals import storage_of, trial_id_of
 ASKED = "optuna_dp:asked"
 SPENT = "optuna_dp:spent"
 SPOILED = "optuna_dp:spoiled"
-CHANGED_WEIGHTS = "optuna_dp:changed_weights"
 TRAINING = "optuna_dp:training"
 SCORE = "optuna_dp:score"
 # Who did what a claim is about.

@@ -1,4 +1,4 @@
-"""Which records join a step, and the noise of a step, as distributions.
+"""Which records join a step, and the noise of a training, as distributions.
 
 Bounds are for false failures below 1e-6 each: 5.2 standard deviations of a normal approximation.
 What the tests would find with more than 99.99 %, 4 more deviations, is said beside each.
@@ -13,16 +13,13 @@ from typing import Any
 import numpy as np
 import pytest
 from granted import NO_NOISE, claimed, granted
-from scipy import stats
 
 import optuna_dp as odp
-from optuna_dp.training.noise import GeneratorNoise, Noise, SecureNoise
 from optuna_dp.training.sampling import poisson_sample
 from optuna_dp.training.schedules import Schedule
 from optuna_dp.training.trial_notes import TRAINING
 
 DEVIATIONS = 5.2
-NOISES = [SecureNoise, GeneratorNoise]
 
 
 @pytest.mark.parametrize("rate", [0.003, 0.2, 0.75])
@@ -72,62 +69,6 @@ def test_draws_of_many_records_are_made_in_pieces() -> None:
     late = int((drawn >= 1 << 20).sum())
     assert abs(late - 25_000) < DEVIATIONS * math.sqrt(50_000) / 2
     assert (np.diff(drawn) > 0).all()
-
-
-@pytest.mark.parametrize("noise", NOISES)
-@pytest.mark.parametrize("count", [1, 2, 7, 16_384, 16_385, 200_001])
-def test_noise_is_gaussian_of_its_scale(noise: type[Noise], count: int) -> None:
-    scale = 3.0
-    size = max(1, 200_001 // count)
-    sums = [noise().added_to(np.full(count, 1.0), scale) for _ in range(min(size, 500))]
-    numbers = (np.concatenate(sums) - 1.0) / scale
-    n = len(numbers)
-    assert abs(numbers.mean()) < DEVIATIONS / math.sqrt(n)
-    # Finds a scale that is off by 9.2 deviations: by 1.5 % of 200,000 numbers.
-    assert abs(numbers.var() - 1.0) < DEVIATIONS * math.sqrt(2.0 / n)
-    assert stats.kstest(numbers, "norm").pvalue > 1e-7
-
-
-@pytest.mark.parametrize("noise", NOISES)
-def test_numbers_of_noise_are_independent(noise: type[Noise]) -> None:
-    n = 1 << 15
-    draws = np.stack([noise().added_to(np.zeros(n), 1.0) for _ in range(4)])
-    # Of pairs that one Box-Muller made, neighbours, blocks, and different sources.
-    pairs = [
-        (draws[:, : n // 2], draws[:, n // 2 :]),
-        (draws[:, : n // 4], draws[:, n // 4 : n // 2]),
-        (draws[:, 1:], draws[:, :-1]),
-        (draws[1:], draws[:-1]),
-    ]
-    for first, second in pairs:
-        for power in (1, 2):
-            a, b = first**power, second**power
-            a, b = (a - a.mean()) / a.std(), (b - b.mean()) / b.std()
-            assert abs((a * b).mean()) < DEVIATIONS / math.sqrt(a.size)
-
-
-def test_secure_noise_is_a_sum_of_four_from_the_cryptographic_generator(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    keys = np.random.default_rng(0).integers(0, 2**63, size=(2, 4, 3), dtype=np.int64)
-    monkeypatch.setattr(ssl, "RAND_bytes", lambda count: keys.tobytes())
-    found = SecureNoise().added_to(np.zeros(6), 1.0)
-    expected = []
-    for function in (math.cos, math.sin):
-        for weight in range(3):
-            parts = [
-                math.sqrt(-2.0 * math.log((int(keys[0, k, weight]) + 1) / 2**63))
-                * function(2.0 * math.pi * int(keys[1, k, weight]) / 2**63)
-                for k in range(4)
-            ]
-            expected.append(sum(parts) / 2.0)
-    assert found == pytest.approx(expected, abs=1e-12)
-
-
-def test_the_largest_and_smallest_keys_make_finite_noise(monkeypatch: pytest.MonkeyPatch) -> None:
-    for byte in (b"\x00", b"\xff"):
-        monkeypatch.setattr(ssl, "RAND_bytes", lambda count, byte=byte: byte * count)
-        assert np.isfinite(SecureNoise().added_to(np.zeros(4), 1.0)).all()
 
 
 def _softmax_after_training(**plan: Any) -> odp.SoftmaxRegression:

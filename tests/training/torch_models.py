@@ -153,7 +153,7 @@ def slow_clipped_sum(
         )
         flat = torch.cat(
             [
-                (torch.zeros_like(p) if g is None else g).double().flatten()
+                (torch.zeros_like(p) if g is None else g.to_dense()).double().flatten()
                 for p, g in zip(trained(model), gradients, strict=True)
             ]
         )

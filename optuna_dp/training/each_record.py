@@ -1,0 +1,398 @@
+"""Results of single records that do not depend on the others, to the last bit.
+
+The exact sum (:mod:`optuna_dp.training.exact_step`) needs this. A processor computes many records
+at once, and two things can decide in which order it adds:
+
+* How many records there are. So chunks are padded to a multiple of eight, or to one size.
+* The place of a record among them, because it decides where in memory its numbers begin. Mostly
+  the remainder of the place by 2, 4 or 8 matters, if it matters at all. Then each record draws its
+  remainder by itself, and fillers take the places that are left over.
+
+Which of it matters is found before a training, on made-up records and weights near the model's.
+It is a test and no proof. Where a device gives other bits each time, as some sums on a GPU do,
+nothing can be found, and the sum is exact for the gradients that were computed.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from optuna_dp.errors import Described, InvalidArgumentError
+from optuna_dp.training.generators import Draws
+from optuna_dp.training.learner import (
+    BLOCK,
+    Chunk,
+    chunks_of,
+    have_one_shape,
+    placed,
+    usual_parts,
+)
+from optuna_dp.training.own_model import OwnModel, without_cached_casts
+from optuna_dp.training.record_functions import (
+    OfRecords,
+    OwnTables,
+    Scope,
+    Tensors,
+    at_once,
+    of_one,
+    running_statistics,
+    translated,
+)
+from optuna_dp.training.records import Records, leaves, mapped
+
+Rows = list[torch.Tensor]
+Places = npt.NDArray[np.int64]
+# Relative differences of results of one record that are more than rounding.
+_ROUNDING, _ROUNDING_OF_HALVES = 1e-3, 0.1
+# How often a test is made again, because another thread of the script may have drawn meanwhile.
+_ATTEMPTS = 5
+_LONGEST_REASON = 200
+_WHOLE = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
+_COLUMNS = 1 << 14
+# The standard deviation of what is added to weights in tests.
+_TEST_NOISE = 0.05
+# Of the draws in tests: no script sets this one.
+_TEST_SEED = 739_102_648_517
+
+
+class EachRecord:
+    """Each record's own gradient, or its own number.
+
+    Args:
+        model: The model that is trained.
+        scope: The function of one record.
+        gradients: Whether gradients are computed.
+        chunk_size: How many records are computed at a time.
+
+    Attributes:
+        chunk_size: As above; 1 if the records have different shapes.
+        block: To a multiple of how many records a chunk is padded.
+        period: The remainder of a record's place by this number decides its bits.
+        seconds: Of one record, if they are computed one by one; None if at once.
+        reason: Why they are computed one by one.
+        is_reproducible: Whether the same records give the same bits each time.
+    """
+
+    def __init__(self, model: OwnModel, scope: Scope, *, gradients: bool, chunk_size: int) -> None:
+        self._model, self._scope, self._gradients = model, scope, gradients
+        self._compute: OfRecords = at_once(scope, gradients=gradients)
+        self._draws = Draws(model.device, seed=_TEST_SEED)
+        self._made_up: tuple[Any, ...] = ()
+        self.chunk_size, self.block, self.period = chunk_size, BLOCK, 1
+        self.seconds: float | None = None
+        self.reason = ""
+        self.is_reproducible = True
+        self._is_testing = False
+
+    def chunks(self, indices: Places) -> Iterator[Chunk]:
+        """Yields records in the chunks in which they are to be computed."""
+        return chunks_of(indices, self.chunk_size, self.period)
+
+    def of(self, parts: tuple[Any, ...], places: Places) -> tuple[Rows, Places]:
+        """Returns the results of some records, one in each row, with a matrix for each parameter.
+
+        Args:
+            parts: The parts of the records, on the model's device.
+            places: Their places; see :class:`Chunk`.
+
+        Returns:
+            Rows, and the indices of those that are the records'. The others are copies.
+        """
+        if self.seconds is not None:
+            places = np.arange(len(places))
+        return self._results(self._compute, parts, places), places
+
+    def set_up(self, records: Records) -> None:
+        """Decides how records are computed, by made-up ones.
+
+        Args:
+            records: The records; only the shapes and types of the first few are used.
+
+        Raises:
+            InvalidArgumentError: If the function cannot be computed, or cannot be private.
+        """
+        try:
+            self._made_up = self._model.on_device(usual_parts(records))
+        except InvalidArgumentError:
+            raise
+        except Exception as error:
+            raise translated(error, "records") from error
+        names = set(dict(self._scope.model.named_parameters()))
+        if not have_one_shape(records):
+            self.chunk_size = 1
+            self._go_one_by_one("the records have different shapes")
+        elif (reason := self._refusal_of_vmap()) is not None:
+            self._go_one_by_one(reason)
+        self._refuse_what_is_changed()
+        if names != set(dict(self._scope.model.named_parameters())):
+            raise InvalidArgumentError(
+                "model",
+                type(self._scope.model).__name__,
+                "it makes a layer while it is called, and the training would not know it",
+                "Make all layers in __init__, or call the model once on zeros of the right shape.",
+            )
+        self._is_testing = True
+        self._refuse_memory()
+        if self.seconds is None and not self._finds_places():
+            self._go_one_by_one("a record's result depends on the others, by rounding")
+        self._is_testing = False
+
+    def moves(self, buffers: Tensors) -> None:
+        """Lets the model change its buffers by a made-up record, as spectral norm does.
+
+        Args:
+            buffers: The buffers, by name; changed in place.
+        """
+        with torch.no_grad():
+            self._compute(self._model.copied_weights(), buffers, *self._few(1, 0))
+
+    @without_cached_casts()
+    def _results(
+        self, compute: OfRecords, parts: tuple[Any, ...], places: Places | None = None
+    ) -> Rows:
+        count, model = len(leaves(parts)[0]), self._model
+        places = np.arange(count) if places is None else places
+        results: Any
+        if self.seconds is None:
+            whole = placed(parts, places, self.block)
+            results = compute(self._weights(), model.copied_buffers(), *whole)
+        else:
+            each = [
+                compute(self._weights(), model.copied_buffers(), *_record(parts, index))
+                for index in range(count)
+            ]
+            results = (
+                {name: torch.stack([result[name] for result in each]) for name in model.names}
+                if self._gradients
+                else torch.stack(each)
+            )
+        if not self._gradients:
+            return [results.detach().reshape(-1, 1)]
+        rows = [results[name].detach() for name in model.names]
+        return [part.reshape(len(part), -1) for part in rows]
+
+    def _weights(self) -> dict[str, torch.Tensor]:
+        """Returns the weights to compute with: copies of the model's; near them in tests."""
+        weights = self._model.copied_weights()
+        if self._is_testing:  # Weights of zero would hide how sums are ordered.
+            generator = torch.Generator().manual_seed(0)
+            for weight in weights.values():
+                noise = torch.randn(weight.shape, generator=generator)
+                weight += (_TEST_NOISE * noise).to(weight.device, weight.dtype)
+        return weights
+
+    def _few(self, count: int, seed: int) -> tuple[Any, ...]:
+        """Returns made-up records as the function is computed of: one, or a block of them."""
+        made_up = made_up_records(self._made_up, count, seed)
+        if self.seconds is not None:
+            return _record(made_up, 0)
+        return placed(made_up, np.arange(count), self.block)
+
+    @contextmanager
+    def _same_draws(self) -> Iterator[None]:
+        """Makes all draws the same each time."""
+        with self._draws.for_step():
+            self._draws.before_computing()
+            yield
+
+    def _refusal_of_vmap(self) -> str | None:
+        """Returns why vmap cannot take the function; None if it can."""
+        try:
+            with OwnTables(), self._same_draws():
+                self._results(self._compute, made_up_records(self._made_up, 2, 0))
+        except InvalidArgumentError:
+            raise
+        except Exception as error:
+            return str(error).split(". ")[0].split("\n")[0][:_LONGEST_REASON]
+        return None
+
+    def _go_one_by_one(self, reason: str) -> None:
+        self.reason = reason
+        self._compute = of_one(self._scope, gradients=self._gradients)
+        self.seconds, self.block = 0.0, 1
+        try:
+            with self._same_draws():
+                self._results(self._compute, made_up_records(self._made_up, 1, 0))
+                start = time.perf_counter()
+                self._results(self._compute, made_up_records(self._made_up, 2, 0))
+        except Exception as error:
+            raise translated(error, self._scope.argument) from error
+        self.seconds = (time.perf_counter() - start) / 2
+
+    def _refuse_what_is_changed(self) -> None:
+        """Refuses functions that set a seed, change weights, or let buffers follow the records."""
+        changed = []
+        for seed in (0, 1):
+            weights, buffers = self._model.copied_weights(), self._model.copied_buffers()
+            if all(self._sets_a_seed(weights, buffers, seed) for _ in range(_ATTEMPTS)):
+                raise InvalidArgumentError(
+                    self._scope.argument,
+                    Described("a function that sets the seed of PyTorch's generator"),
+                    "its draws, as for dropout, would be known, and the same in every step",
+                    "Call torch.manual_seed before the training only.",
+                )
+            for name, weight in self._model.copied_weights().items():
+                if not _equal(weight, weights[name]):
+                    raise InvalidArgumentError(
+                        "model",
+                        type(self._scope.model).__name__,
+                        f"it changes its weight {name!r} while it is called, and only the noisy "
+                        "steps may change weights",
+                        "Leave that out, as max_norm= of an embedding; the clipping bounds what a "
+                        "record changes.",
+                    )
+            changed.append(buffers)
+        for name, buffer in changed[0].items():
+            if not _equal(buffer, changed[1][name]):
+                raise running_statistics(self._scope.model, name)
+
+    def _sets_a_seed(self, weights: Tensors, buffers: Tensors, seed: int) -> bool:
+        """Returns whether another seed is set when a made-up record is computed.
+
+        Another thread of the script may do so as well, so this is asked several times.
+        """
+        for name, buffer in self._model.copied_buffers().items():
+            buffers[name].copy_(buffer)
+        with self._same_draws():
+            known_seed = torch.initial_seed()
+            self._compute(weights, buffers, *self._few(1, seed))
+            return torch.initial_seed() != known_seed
+
+    def _refuse_memory(self) -> None:
+        """Refuses a function whose result for a record changes with the records before it."""
+        count = 1 if self.seconds is not None else BLOCK
+        first, other = (made_up_records(self._made_up, count, seed) for seed in (0, 1))
+        for _ in range(_ATTEMPTS):
+            before = self._with_same_draws(first)
+            self._with_same_draws(other)
+            if _are_close(before, self._with_same_draws(first)):
+                return
+        raise InvalidArgumentError(
+            self._scope.argument,
+            Described("a function of more than the record"),
+            "the result for a made-up record is another one after other records were computed. So "
+            "the model or the function keeps something of earlier records, or draws from a "
+            "generator of its own",
+            "Use nothing but the record and PyTorch's own draws, as dropout does.",
+        )
+
+    def _finds_places(self) -> bool:
+        """Finds how many records must be computed together, and at which places.
+
+        Returns whether a record's result then has the same bits beside all others.
+        """
+        count = self.chunk_size
+        parts = made_up_records(self._made_up, count, 0)
+
+        def bits(some_parts: tuple[Any, ...]) -> torch.Tensor:
+            return fingerprints(self._with_same_draws(some_parts))
+
+        for _ in range(_ATTEMPTS):
+            self.block = BLOCK
+            whole = bits(parts)
+            if not torch.equal(bits(parts), whole):
+                continue
+            if not all(
+                torch.equal(bits(_first(parts, few)), whole[:few])
+                for few in (BLOCK, 3 * BLOCK, 5 * BLOCK)
+                if few < count
+            ):
+                self.block = count
+            for self.period in (1, 2, 4, 8, 16, 32, count):
+                if count % self.period:
+                    continue
+                if torch.equal(bits(_rolled(parts, self.period)).roll(-self.period), whole):
+                    break
+            if torch.equal(bits(_first(parts, 1)), whole[:1]):
+                return True
+        # Other bits each time: nothing can be found, and nothing is better one by one.
+        self.block, self.period = BLOCK, 1
+        self.is_reproducible = torch.equal(bits(parts), bits(parts))
+        return not self.is_reproducible
+
+    def _with_same_draws(self, parts: tuple[Any, ...]) -> Rows:
+        """Returns results in which all records have the same draws, whatever their places."""
+        compute = self._compute
+        if self.seconds is None:
+            compute = at_once(self._scope, gradients=self._gradients, draws="same")
+        with self._same_draws():
+            count = len(leaves(parts)[0])
+            return [rows[:count] for rows in self._results(compute, parts)]
+
+
+def made_up_records(parts: tuple[Any, ...], count: int, seed: int) -> tuple[Any, ...]:
+    """Returns made-up records: numbers between 0 and 1, and zeros for whole numbers.
+
+    Args:
+        parts: Parts of records, of which shapes and types are used.
+        count: How many.
+        seed: Which ones.
+    """
+    generator = torch.Generator().manual_seed(seed)
+
+    def of_part(part: torch.Tensor) -> torch.Tensor:
+        shape = (count, *part.shape[1:])
+        if not part.is_floating_point():
+            return part.new_zeros(shape)
+        return torch.rand(shape, generator=generator).to(part.device, part.dtype)
+
+    return tuple(mapped(of_part, part) for part in parts)
+
+
+def _first(parts: tuple[Any, ...], count: int) -> tuple[Any, ...]:
+    return tuple(mapped(lambda part: part[:count], part) for part in parts)
+
+
+def _rolled(parts: tuple[Any, ...], by: int) -> tuple[Any, ...]:
+    return tuple(mapped(lambda part: part.roll(by, 0), part) for part in parts)
+
+
+def _record(parts: tuple[Any, ...], index: int) -> tuple[Any, ...]:
+    return tuple(mapped(lambda part: part[index], part) for part in parts)
+
+
+def fingerprints(rows: Rows) -> torch.Tensor:
+    """Returns a number for each row in which every bit of it counts, shape (rows,).
+
+    Results are compared by these, so that not several of them fill the memory.
+
+    Args:
+        rows: Results, a matrix for each parameter.
+    """
+    total = torch.zeros(len(rows[0]), dtype=torch.int64, device=rows[0].device)
+    generator = torch.Generator().manual_seed(0)
+    for part in rows:
+        bits = part.contiguous().view(_WHOLE[part.element_size()])
+        for left in range(0, bits.shape[1], _COLUMNS):
+            piece = bits[:, left : left + _COLUMNS].to(torch.int64)
+            odd = torch.randint(2**62, (piece.shape[1],), generator=generator) * 2 + 1
+            total += (piece * odd.to(piece.device)).sum(1)  # Overflows wrap around.
+    return total
+
+
+def _are_close(rows: Rows, other_rows: Rows) -> bool:
+    """Returns whether results differ by rounding at most."""
+    if torch.equal(fingerprints(rows), fingerprints(other_rows)):
+        return True
+    is_half = rows[0].element_size() == 2 or torch.is_autocast_enabled(rows[0].device.type)
+    limit = _ROUNDING_OF_HALVES if is_half else _ROUNDING
+    differences, sizes = torch.zeros(2, len(rows[0]), dtype=torch.float64, device=rows[0].device)
+    for part, other_part in zip(rows, other_rows, strict=True):
+        values, other_values = part.double().nan_to_num(), other_part.double().nan_to_num()
+        differences += (values - other_values).square().sum(1)
+        sizes += torch.maximum(values.square().sum(1), other_values.square().sum(1))
+    return bool((differences.sqrt() <= limit * sizes.sqrt()).all())
+
+
+def _equal(tensor: torch.Tensor, other_tensor: torch.Tensor) -> bool:
+    """Returns whether tensors are equal; what is not a number equals itself."""
+    if not tensor.is_floating_point():
+        return torch.equal(tensor, other_tensor)
+    return torch.equal(tensor.nan_to_num(nan=1.5e30), other_tensor.nan_to_num(nan=1.5e30))

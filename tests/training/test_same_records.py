@@ -1,0 +1,193 @@
+"""Records that are the same ones, whatever holds them, and runs that are the same run."""
+
+from __future__ import annotations
+
+import copy
+import os
+import pickle
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from granted import claimed, granted  # noqa: E402
+from torch import nn  # noqa: E402
+from torch.utils.data import ConcatDataset, Dataset, Subset, TensorDataset  # noqa: E402
+
+import optuna_dp as odp  # noqa: E402
+from optuna_dp.errors import InvalidArgumentError, PlanError  # noqa: E402
+from optuna_dp.training.trial_notes import SCORE  # noqa: E402
+
+N = 16
+X, Y = torch.randn(N, 4), torch.arange(N) % 3
+cross_entropy = nn.functional.cross_entropy
+
+
+def train(model: Any = None, records: Any = (X, Y), run: Any = None, **arguments: Any) -> Any:
+    arguments = {"learning_rate": 0.1, **arguments}
+    if "record_loss" not in arguments:
+        arguments.setdefault("loss", cross_entropy)
+    model = nn.Linear(4, 3) if model is None else model
+    return odp.train(run or granted(N, steps=3), model, records, **arguments)
+
+
+@pytest.mark.parametrize("copied", [copy.deepcopy, lambda run: pickle.loads(pickle.dumps(run))])
+@pytest.mark.parametrize("original_first", [True, False])
+def test_a_copy_of_a_run_trains_no_second_time(
+    copied: Callable[[Any], Any], original_first: bool
+) -> None:
+    run = granted(N, steps=3)
+    runs = [run, copied(run)]
+    first, second = runs if original_first else runs[::-1]
+    train(run=first)
+    with pytest.raises(PlanError, match="has begun its training already"):
+        train(run=second)
+
+
+class Forking(torch.optim.SGD):
+    """An optimizer whose last step says that it is in another process."""
+
+    after: Callable[[], None]
+    left = 3 + 1  # with the one that is tried out
+
+    def step(self, closure: Any = None) -> None:
+        super().step()
+        Forking.left -= 1
+        if not Forking.left:
+            Forking.after()
+
+
+def test_a_fork_after_the_last_step_has_no_second_score(monkeypatch: pytest.MonkeyPatch) -> None:
+    run = granted(N, steps=3)
+    parent = os.getpid()
+    monkeypatch.setattr(Forking, "left", 3 + 1)
+    # As a forked child sees it. A fork of this process would run the tests twice.
+    monkeypatch.setattr(
+        Forking, "after", lambda: monkeypatch.setattr(os, "getpid", lambda: parent + 1), False
+    )
+    with pytest.raises(PlanError, match="was forked"):
+        train(
+            run=run,
+            score="accuracy",
+            optimizer=lambda weights, rate: Forking(weights, lr=rate),
+        )
+    assert not any(claim.get("value") for claim in claimed(run, SCORE))
+
+
+class SecondFork(torch.optim.SGD):
+    """Forks at its second step, the first one that is part of the training."""
+
+    steps, child = 0, 0
+
+    def step(self, closure: Any = None) -> None:
+        super().step()
+        SecondFork.steps += 1
+        if SecondFork.steps == 2:
+            SecondFork.child = os.fork()
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")
+@pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
+def test_noise_is_not_drawn_twice_by_a_fork_of_a_training() -> None:
+    refused = 7
+    try:
+        train(optimizer=lambda weights, rate: SecondFork(weights, lr=rate))
+    except PlanError as error:
+        os._exit(refused if "forked" in str(error) else 1)
+    if SecondFork.child == 0:
+        os._exit(1)  # The child must not come to the end.
+    _, status = os.waitpid(SecondFork.child, 0)
+    assert os.waitstatus_to_exitcode(status) == refused
+
+
+class OwnData(Dataset[Any]):
+    def __init__(self) -> None:
+        self.x, self.y = X, Y
+
+    def __len__(self) -> int:
+        return N
+
+    def __getitem__(self, index: int) -> Any:
+        return self.x[index], self.y[index]
+
+
+class Shaken(Dataset[Any]):
+    """A data set whose items are changed at random."""
+
+    def __init__(self, base: Any) -> None:
+        self.base, self.shift = base, torch.zeros(4)
+
+    def __len__(self) -> int:
+        return len(self.base)
+
+    def __getitem__(self, index: int) -> Any:
+        x, y = self.base[index]
+        return x + self.shift + 0.1 * torch.randn(4), y
+
+
+PAIRS = TensorDataset(X, Y)
+VIEWS = [(X[i], int(Y[i])) for i in range(N)]
+
+
+@pytest.mark.parametrize(
+    "records",
+    [Subset(PAIRS, range(N)), OwnData(), Shaken(PAIRS), Shaken(OwnData()), VIEWS, Shaken(VIEWS)],
+)
+def test_records_are_known_again_under_a_data_set(records: Any) -> None:
+    with pytest.warns(UserWarning, match="names all the records"):
+        train(records=records, loss=lambda o, t: cross_entropy(o - X.mean(), t))
+    with pytest.raises(InvalidArgumentError, match="made up or public"):
+        train(records=records, learning_rate=None, inputs=X[:5])
+    train(records=records, learning_rate=None, inputs=torch.randn(5, 4))
+    if isinstance(records, Shaken):
+        shift = records.shift  # What its items have in common is no record.
+        train(records=records, loss=lambda o, t: cross_entropy(o - shift.sum(), t))
+
+
+HALF = Subset(PAIRS, range(N // 2))
+
+
+@pytest.mark.parametrize(
+    "records",
+    [
+        ConcatDataset([HALF, Shaken(HALF)]),
+        ConcatDataset([Shaken(Shaken(HALF)), Shaken(HALF)]),
+        [(X[i], int(Y[i])) for _ in range(2) for i in range(N // 2)],
+    ],
+)
+def test_a_record_and_its_augmentation_are_one_record(records: Any) -> None:
+    with pytest.raises(InvalidArgumentError, match="holds a record twice"):
+        train(records=records)
+
+
+@pytest.mark.parametrize(
+    ("records", "scored", "is_allowed"),
+    [
+        ((X, Y), Subset(PAIRS, range(5)), False),
+        (PAIRS, OwnData(), False),
+        (VIEWS, (X, Y), False),
+        (Shaken(PAIRS), Shaken(HALF), False),
+        ((X[5:], Y[5:]), Subset(PAIRS, range(5)), True),
+        (Shaken(Subset(PAIRS, range(5, N))), Shaken(Subset(PAIRS, range(5))), True),
+        (Subset(PAIRS, range(5, N)), Subset(PAIRS, range(5)), True),
+        ((X, Y), [(torch.randn(4), 1), (torch.randn(4), 2)], True),
+    ],
+)
+def test_training_records_are_no_public_ones_whatever_holds_them(
+    records: Any, scored: Any, is_allowed: bool
+) -> None:
+    def score() -> Any:
+        return train(
+            records=records,
+            score_records=scored,
+            score="accuracy",
+            run=granted(N, steps=3, score=None),
+        ).score
+
+    if is_allowed:
+        assert 0.0 <= score() <= 1.0
+    else:
+        with pytest.raises(InvalidArgumentError, match="some of the training's records"):
+            score()
