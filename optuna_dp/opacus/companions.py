@@ -183,7 +183,7 @@ def random_states() -> dict[str, Any]:
     """Returns the states of the generators that a script uses without naming them."""
     states = {"python": random.getstate(), "numpy": np.random.get_state()}
     states["torch"] = [torch.get_rng_state()]
-    if torch.cuda.is_available() and torch.cuda.is_initialized():
+    if torch.cuda.is_available() and torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
         states["cuda"] = torch.cuda.get_rng_state_all()
     return states
 

@@ -9,14 +9,7 @@ import torch
 from opacus.optimizers import DPOptimizer
 
 from optuna_dp.errors import PlanError
-from optuna_dp.training.gradient_norms import (
-    at_least_single,
-    clipping_factors,
-    squared_norms,
-    weighted_sum,
-)
-from optuna_dp.training.learner import CLIPPING_MARGIN
-from optuna_dp.training.noise import GeneratorNoise, Noise, SecureNoise, is_affordable
+from optuna_dp.training.exact_step import ExactStep
 
 
 class Watching(Protocol):
@@ -31,11 +24,10 @@ class NoisyOptimizer(DPOptimizer):
 
     Differs from Opacus' own in this:
 
+    * Clipping, sums and noise are those of :func:`optuna_dp.train`: whole numbers on a grid, added
+      without error, with noise from OpenSSL's generator (``training.exact_step``).
     * A gradient that is not finite counts as zero. Otherwise one record could make all weights
       NaN.
-    * Norms have double precision, and sums single precision at least, whatever the weights have.
-    * The noise is that of :func:`optuna_dp.train` (``training.noise``). It is added in double
-      precision, and then rounded to that of the weights.
     * Nothing is left over after a step, so a forgotten ``zero_grad`` does no harm.
 
     Args:
@@ -62,12 +54,6 @@ class NoisyOptimizer(DPOptimizer):
             expected_batch_size=expected_batch_size,
         )
         self._watching = watching
-        self._noise_norm = clipping_norm
-        weights = sum(parameter.numel() for parameter in self.params)
-        on_processor = all(parameter.device.type == "cpu" for parameter in self.params)
-        self._noise: Noise = GeneratorNoise()
-        if is_affordable(weights, expected_batch_size, on_processor):
-            self._noise = SecureNoise()
 
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
         """Takes a step if the batch ends one; returns what the closure returned."""
@@ -85,46 +71,32 @@ class NoisyOptimizer(DPOptimizer):
             "BatchMemoryManager and signal_skip_step."
         )
 
-    def clip_and_accumulate(self) -> None:
-        samples = [parameter.grad_sample for parameter in self.params]
-        device = samples[0].device
+    def exact_step(self) -> ExactStep:
+        """Returns what clips, adds and adds noise, with the numbers that the optimizer has now."""
+        weights = sum(parameter.numel() for parameter in self.params)
+        return ExactStep(self.max_grad_norm, self.noise_multiplier, weights)
+
+    def clipped_sums(self, exact_step: ExactStep) -> list[torch.Tensor]:
+        """Returns the sum of the clipped gradients for each parameter, in units of the grid."""
         rows = [
-            sample.reshape(len(sample), parameter.numel())
-            for parameter, sample in zip(self.params, samples, strict=True)
+            parameter.grad_sample.reshape(len(parameter.grad_sample), parameter.numel())
+            for parameter in self.params
         ]
-        squares = torch.stack([squared_norms(row).to(device) for row in rows]).sum(0)
-        factors = clipping_factors(squares, self.max_grad_norm * (1.0 - CLIPPING_MARGIN))
-        for parameter, row in zip(self.params, rows, strict=True):
-            gradients = row.to(at_least_single(row.dtype))
-            total = weighted_sum(factors.to(gradients.device), gradients)
-            parameter.summed_grad = total.view_as(parameter)
+        for parameter in self.params:
             parameter.grad_sample = None
+        return exact_step.sum_of(rows)
 
-    def add_noise(self) -> None:
-        deviation = self.noise_multiplier * self._noise_norm
-        for parameter in self.params:
-            noisy = self._noise.added_to(parameter.summed_grad.reshape(-1), deviation)
-            parameter.grad = noisy.to(parameter.dtype).view_as(parameter)
-
-    def scale_grad(self) -> None:
-        for parameter in self.params:
-            parameter.grad /= self.expected_batch_size
-
-    def noisy_step(self, sums: list[torch.Tensor], clipping_norm: float) -> None:
+    def noisy_step(self, sums: list[torch.Tensor], exact_step: ExactStep) -> None:
         """Steps the optimizer with noise.
 
         Args:
-            sums: The sum of clipped gradients, for each weight.
-            clipping_norm: The largest norm that any of them was clipped to. A schedule may have
-                changed ``max_grad_norm`` since.
+            sums: What :meth:`clipped_sums` returned, or a sum of such.
+            exact_step: What clipped them.
         """
-        self._noise_norm = clipping_norm
-        for parameter, total in zip(self.params, sums, strict=True):
-            parameter.summed_grad = total
-        self.add_noise()
-        self.scale_grad()
-        for parameter in self.params:
-            parameter.summed_grad = None
+        noisy = exact_step.with_noise(sums)
+        for parameter, total in zip(self.params, noisy, strict=True):
+            gradient = total / self.expected_batch_size
+            parameter.grad = gradient.to(parameter.dtype).view_as(parameter)
         if self.step_hook:
             self.step_hook(self)
         self.original_optimizer.step()

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from optuna_dp import validation
 from optuna_dp.errors import InvalidArgumentError, MissingExtraError
-from optuna_dp.opacus.familiar_names import answer_familiar_names
-from optuna_dp.training.fidelity import Fidelity
+from optuna_dp.training.fidelity import Fidelity, SgdRun
+from optuna_dp.training.independence import refuse_trained, remember
 from optuna_dp.training.learner import checked_clipping_norm
 from optuna_dp.training.run_endings import check_at_end
 from optuna_dp.training.trial_notes import BY_OPACUS, TRAINING, claim
@@ -21,8 +21,37 @@ if TYPE_CHECKING:
 
 # Chance that any step of a run draws more records than its physical batches hold.
 _CHANCE_OF_TOO_MANY = 1e-9
+_PLAN = "the plan decides it", "Take the argument away. Plan with odp.plan_budget(...)."
+_FAMILIAR_NAMES = {
+    "max_grad_norm": validation.by_another_name("clipping_norm"),
+    "model": validation.by_another_name("module"),
+    "loader": validation.by_another_name("data_loader"),
+    "max_physical_batch_size": validation.by_another_name("physical_batch_size"),
+    **dict.fromkeys(
+        ("noise_multiplier", "sample_rate", "target_epsilon", "target_delta", "epsilon", "delta",
+         "batch_size"),
+        _PLAN,
+    ),
+    "epochs": (
+        "the plan decides how many steps there are, and the batches are all of them",
+        "Take the argument and the loop over epochs away.",
+    ),
+    "poisson_sampling": ("batches are always Poisson samples", "Take the argument away."),
+    "loss_reduction": (
+        "the loss has to be the mean of one number for each record",
+        "Take the argument away, and give the loss reduction='mean'.",
+    ),
+    "batch_first": (
+        "the first axis of what a layer gets has to be that of the records",
+        "Take the argument away. Make recurrent layers with batch_first=True.",
+    ),
+    "secure_mode": (
+        "the noise is always from OpenSSL's cryptographic generator", "Take the argument away."
+    ),
+}  # fmt: skip
 
 
+@validation.answers_familiar_names(_FAMILIAR_NAMES)
 def make_private(
     run: Fidelity,
     *,
@@ -31,7 +60,6 @@ def make_private(
     data_loader: DataLoader[Any],
     clipping_norm: float = 1.0,
     physical_batch_size: int | None = None,
-    **familiar: Any,
 ) -> tuple[Any, Any, Batches]:
     """Returns module, optimizer and batches of a training that spends what a run may spend.
 
@@ -56,10 +84,11 @@ def make_private(
           ``run.noise_multiplier`` clipping norms and is divided by the plan's batch size. There
           are at most ``run.steps`` steps, one for each batch, and one training in a trial.
         * Batches and noise come from the operating system's randomness: no seed repeats them.
+        * Clipping, sums and noise are exact (``optuna_dp/training/exact_step.py``), for the
+          gradients that Opacus' hooks have computed.
         * What was spent is read from Opacus' accountant when the trial ends. The run is refused if
-          no step was taken, if anything but the noisy steps changed the weights, or if anything
-          else in the module changed: buffers, frozen weights, tensors in attributes. However the
-          loop was left, ``break`` included, what it had spent is recorded.
+          no step was taken. However the loop was left, ``break`` included, what it had spent is
+          recorded.
         * The gradient of a record does not depend on its companions, as far as one test shows. The
           first two batches share some records, and are computed at the same weights. The gradients
           of these records have to be equal, or no step is taken. The two noisy steps follow after
@@ -73,9 +102,9 @@ def make_private(
     dropout, by the ``collate_fn`` or by the loop, a dependence on the number of companions is not
     found.
 
-    What nothing here sees: numbers that the module keeps outside tensors, what the loop prints or
-    stores, weights that were trained on the records before this call, and what was computed from
-    all records beforehand.
+    What nothing here sees: what the module keeps of the records besides its weights, what the
+    loop prints or stores, other changes of the weights than the noisy steps, weights that were
+    trained on the records before this call, and what was computed from all records beforehand.
 
     No batch is empty: if no record was drawn, the loop gets one whose gradient is dropped. The
     first two batches have some more such records.
@@ -94,7 +123,6 @@ def make_private(
             move at the last one of each step. The first two batches may have an eighth and ten
             records more. So may others, with a chance of 1e-9 in a run, and all of them if the
             data set has more records than the plan.
-        familiar: Nothing. Arguments of Opacus are answered with what to write here.
 
     Returns:
         The model to call, the optimizer to step, and the batches: ``len(batches)`` of them, which
@@ -111,12 +139,12 @@ def make_private(
         PlanError: If no trial was granted the run, or it has trained already. Later, in the loop,
             when a batch has no step or a step has no batch, and for all that is refused above.
     """
-    answer_familiar_names(familiar)
-    if type(run) is not Fidelity:  # One of a script's own may say other numbers each time.
+    if not isinstance(run, Fidelity):
         raise InvalidArgumentError(
             "run", run, "it must be what optuna_dp.fidelity(trial) returned"
         )
-    if run.sample_rate is None or run.batch_size is None:
+    numbers = run.sgd
+    if numbers is None:
         raise InvalidArgumentError(
             "run",
             run,
@@ -139,56 +167,47 @@ def make_private(
     from optuna_dp.opacus.record_source import record_source
     from optuna_dp.opacus.set_up import hooked, trained_weights
     from optuna_dp.opacus.watched_training import WatchedTraining
-    from optuna_dp.opacus.weights import ModuleWeights
-    from optuna_dp.training.learner import TRAINED_BY, trained_before
-    from optuna_dp.training.torch_memory import claim_memory
-    from optuna_dp.training.trained_values import refuse_copies, remember
 
     trial = run.granted_trial()
     weights = trained_weights(module, optimizer)
-    source = record_source(data_loader, run.records)
-    pieces = _batches_of_a_step(run, source.size, physical_batch_size)
-    numbers = ModuleWeights(weights, [*module.parameters(), *module.buffers()])
-    beginning = refuse_copies(trial, numbers)
+    if run.is_independent:
+        refuse_trained(trial.study, weights)
+    source = record_source(data_loader, numbers.records)
+    pieces = _batches_of_a_step(numbers, physical_batch_size)
     private = hooked(module)
     try:
-        if not claim_memory(numbers.trained, numbers.used):
-            raise trained_before()
         training_claim = claim(trial, TRAINING, by=BY_OPACUS)
     except BaseException:
         private.to_standard_module()
         raise
-    for parameter in weights:
-        setattr(parameter, TRAINED_BY, trial.number)
+    remember(trial.study, weights)
     training = WatchedTraining(
-        run,
+        numbers,
         training_claim,
         module,
         weights,
         source,
         pieces,
-        lambda: remember(trial, numbers, beginning),
         min(SHOWN_RECORDS, physical_batch_size or SHOWN_RECORDS),
     )
     check_at_end(trial, training)
     noisy = NoisyOptimizer(
         optimizer,
-        noise_multiplier=run.noise_multiplier,
+        noise_multiplier=numbers.noise_multiplier,
         clipping_norm=norm,
-        expected_batch_size=run.batch_size,
+        expected_batch_size=numbers.batch_size,
         watching=training,
     )
-    return private, noisy, Batches(training, data_loader, run.batch_size)
+    return private, noisy, Batches(training, data_loader, numbers.batch_size)
 
 
-def _batches_of_a_step(run: Fidelity, records: int, physical_batch_size: int | None) -> int:
+def _batches_of_a_step(run: SgdRun, physical_batch_size: int | None) -> int:
     """Returns in how many batches the records of a step are delivered, always as many.
 
     It follows from public numbers, so a schedule that counts batches depends on no record.
 
     Args:
         run: What the run may spend.
-        records: The number of records, if the plan knows no public one.
         physical_batch_size: The largest number of records that are computed at once.
     """
     # Start-up time: scipy.stats is slow to load.
@@ -198,6 +217,6 @@ def _batches_of_a_step(run: Fidelity, records: int, physical_batch_size: int | N
     fewest = 2 if run.steps == 1 else 1
     if physical_batch_size is None:
         return fewest
-    planned_records = records if run.records is None else max(1, round(run.records))
+    planned_records = max(1, round(run.records))
     largest_batch = binom.isf(_CHANCE_OF_TOO_MANY / run.steps, planned_records, run.sample_rate)
     return max(fewest, math.ceil(float(largest_batch) / physical_batch_size))

@@ -31,8 +31,8 @@ class RecordSource:
 
     def __init__(self, data_loader: DataLoader[Any]) -> None:
         self._loader = data_loader
-        self._dataset: Any = data_loader.dataset
-        self.size = len(self._dataset)
+        dataset: Any = data_loader.dataset
+        self._dataset, self.size = dataset, len(dataset)
 
     def items(self, indices: Iterable[int]) -> list[Any]:
         """Returns records as the data set has them."""
@@ -43,7 +43,7 @@ class RecordSource:
 
     def together(self, items: Sequence[Any]) -> Any:
         """Returns records as one batch."""
-        collate: Callable[[Sequence[Any]], Any] = self._loader.collate_fn
+        collate: Callable[[Any], Any] = self._loader.collate_fn
         return collate(items)
 
     def batches(self, indices: Iterable[list[int]]) -> Iterator[Any]:
@@ -67,12 +67,12 @@ class RecordSource:
         )
 
 
-def record_source(data_loader: Any, planned_records: float | None) -> RecordSource:
+def record_source(data_loader: Any, planned_records: float) -> RecordSource:
     """Returns the records of a data loader.
 
     Args:
         data_loader: The user's.
-        planned_records: The public number of records that the plan was made for; None if unknown.
+        planned_records: The public number of records that the plan was made for.
 
     Raises:
         InvalidArgumentError: If the loader says how batches are drawn, a record is in its data set
@@ -87,8 +87,7 @@ def record_source(data_loader: Any, planned_records: float | None) -> RecordSour
         )
     _refuse_samplers(data_loader)
     records = read_records(data_loader.dataset, "data_loader")
-    if planned_records is not None:
-        check_number(records, planned_records)
+    check_number(records, planned_records)
     return RecordSource(data_loader)
 
 
@@ -106,6 +105,7 @@ def _refuse_samplers(loader: DataLoader[Any]) -> None:
             "Give a data set with __len__ and __getitem__, such as the list of its records.",
         )
     batch_sampler, sampler = loader.batch_sampler, loader.sampler
+    dataset: Any = loader.dataset
     if loader.batch_size is None and batch_sampler is None:
         raise InvalidArgumentError(
             "data_loader",
@@ -123,7 +123,7 @@ def _refuse_samplers(loader: DataLoader[Any]) -> None:
     is_default = type(sampler) is SequentialSampler or (
         type(sampler) is RandomSampler
         and not sampler.replacement
-        and sampler.num_samples == len(loader.dataset)
+        and sampler.num_samples == len(dataset)
     )
     if not is_default:
         raise InvalidArgumentError(

@@ -12,7 +12,6 @@ from opacus.validators import ModuleValidator
 from torch.nn.modules.batchnorm import _NormBase
 
 from optuna_dp.errors import InvalidArgumentError
-from optuna_dp.training.learner import TRAINED_BY
 
 
 def trained_weights(module: Any, optimizer: Any) -> list[torch.nn.Parameter]:
@@ -46,14 +45,6 @@ def trained_weights(module: Any, optimizer: Any) -> list[torch.nn.Parameter]:
         )
     in_optimizer = {id(parameter) for parameter in held}
     for name, parameter in module.named_parameters():
-        if getattr(parameter, TRAINED_BY, None) is not None:
-            raise InvalidArgumentError(
-                "module",
-                type(module).__name__,
-                f"its parameter {name!r} was trained by trial {getattr(parameter, TRAINED_BY)}, "
-                "and a run has to begin anew",
-                "Make the module and its optimizer inside the objective.",
-            )
         if parameter.requires_grad and id(parameter) not in in_optimizer:
             raise InvalidArgumentError(
                 "optimizer",
@@ -70,8 +61,7 @@ def trained_weights(module: Any, optimizer: Any) -> list[torch.nn.Parameter]:
 def hooked(module: torch.nn.Module) -> Any:
     """Returns the module with hooks that compute the gradient of each record."""
     try:
-        # What the module holds besides weights is compared at the end, so constant buffers are
-        # no reason to refuse it.
+        # Not strict: constant buffers are no reason to refuse a module.
         return opacus.GradSampleModule(module, strict=False)
     except (NotImplementedError, ValueError) as error:
         raise InvalidArgumentError(

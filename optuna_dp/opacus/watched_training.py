@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import secrets
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -15,11 +15,11 @@ from opacus.accountants import RDPAccountant
 
 from optuna_dp.errors import PlanError
 from optuna_dp.opacus.companions import SHOWN_RECORDS, CompanionCheck
-from optuna_dp.opacus.fingerprints import fingerprint, fingerprints, other_tensors
 from optuna_dp.opacus.noisy_optimizer import NoisyOptimizer
 from optuna_dp.opacus.record_source import RecordSource
 from optuna_dp.opacus.set_up import mixing_problem
-from optuna_dp.training.fidelity import Fidelity
+from optuna_dp.training.exact_step import ExactStep
+from optuna_dp.training.fidelity import SgdRun
 from optuna_dp.training.sampling import poisson_sample
 from optuna_dp.training.spending import spent_event
 from optuna_dp.training.trial_notes import SPENT, Claim, note
@@ -61,10 +61,9 @@ class WatchedTraining:
         run: What the run may spend.
         claim: The trial's claim of its training.
         module: The module without hooks.
-        weights: The weights that are trained.
+        weights: The parameters that are trained; Opacus gives them attributes.
         source: The records.
         pieces: In how many batches the records of one step are delivered.
-        remember: Keeps what the weights are at the end, so that no other run begins with them.
         most_shown: Largest number of records that the companion check may add to a batch.
 
     Attributes:
@@ -75,24 +74,21 @@ class WatchedTraining:
 
     def __init__(
         self,
-        run: Fidelity,
+        run: SgdRun,
         claim: Claim,
         module: torch.nn.Module,
-        weights: list[torch.nn.Parameter],
+        weights: list[Any],
         source: RecordSource,
         pieces: int,
-        remember: Callable[[], None],
         most_shown: int = SHOWN_RECORDS,
     ) -> None:
-        assert run.sample_rate is not None
         self.trial: Trial = claim.trial
-        # The loop may read the first. What was spent is what the second says.
-        self.accountant, self._spent = RDPAccountant(), RDPAccountant()
+        self.accountant = RDPAccountant()
         self._process = os.getpid()
         self.batches = run.steps * pieces
         self._run, self._claim, self._rate = run, claim, run.sample_rate
         self._module, self._weights, self._pieces = module, weights, pieces
-        self._source, self._remember = source, remember
+        self._source = source
         self._generator = np.random.default_rng(secrets.randbits(256))
         self._draws = self._all_draws()
         self._check = CompanionCheck(
@@ -102,12 +98,10 @@ class WatchedTraining:
         self._loading: deque[int] = deque()
         self._current: Delivery | None = None
         self._sums: list[torch.Tensor] | None = None
-        self._norm = 0.0  # the largest that anything in the sums was clipped to
+        self._exact_step: ExactStep | None = None  # of the sums
         self._steps = 0
         self._problem: str | None = None
         self._is_over = False
-        self._before: list[Any] | None = None  # of the weights, after the last noisy step
-        self._others: dict[str, Any] = {}
 
     # What the loop gets.
 
@@ -134,9 +128,6 @@ class WatchedTraining:
         self._check_weights_held()
         for parameter in self._weights:
             parameter.grad_sample = None  # such as a generator's pass through a discriminator
-        if self._before is None:
-            self._before = [fingerprint(parameter) for parameter in self._weights]
-            self._others = fingerprints(self._other_tensors())
         return self._current.batch
 
     @property
@@ -196,7 +187,6 @@ class WatchedTraining:
                 f"has taken {self._steps}. Step once for each batch."
             )
         self._check_gradients(optimizer, delivery)
-        self._check_weights()
         gradients = [parameter.grad_sample for parameter in self._weights]
         if delivery.number == 0:
             self._check.end_of_first(gradients)
@@ -205,51 +195,45 @@ class WatchedTraining:
             if difference is not None:
                 self._refuse(_companions(difference, self._check.is_random))
         if delivery.number < _CLOSELY_WATCHED:
-            self._check_other_tensors()
+            self._check_layers()
         delivery.is_stepped = True
-        sums = self._clipped(optimizer, delivery)
+        for parameter in self._weights:
+            parameter.grad_sample = parameter.grad_sample[delivery.counted]
         if self._pieces > 1:
-            self._add(sums)
-            self._norm = max(self._norm, optimizer.max_grad_norm)
+            self._add(optimizer)
             if (delivery.number + 1) % self._pieces == 0:
                 self._noisy_step(optimizer)
             return
-        norm = optimizer.max_grad_norm
         if delivery.number == 0:
             # The second batch is computed at the same weights. Both steps follow then: the second
             # one has a gradient at the weights before the first, which costs no privacy.
-            self._sums, self._norm = sums, norm
+            self._add(optimizer)
             return
+        exact_step = optimizer.exact_step()
+        sums = optimizer.clipped_sums(exact_step)
         if delivery.number == 1:
             self._noisy_step(optimizer)
-        self._sums, self._norm = sums, norm
+        self._sums, self._exact_step = sums, exact_step
         self._noisy_step(optimizer)
 
-    def _clipped(self, optimizer: NoisyOptimizer, delivery: Delivery) -> list[torch.Tensor]:
-        for parameter in self._weights:
-            parameter.grad_sample = parameter.grad_sample[delivery.counted]
-        optimizer.clip_and_accumulate()
-        sums = [parameter.summed_grad for parameter in self._weights]
-        for parameter in self._weights:
-            parameter.summed_grad = parameter.grad_sample = None
-        return sums
-
-    def _add(self, sums: list[torch.Tensor]) -> None:
-        if self._sums is None:
-            self._sums = sums
-        else:
-            for total, part in zip(self._sums, sums, strict=True):
-                total += part
+    def _add(self, optimizer: NoisyOptimizer) -> None:
+        """Adds the clipped gradients of a batch to those of the step that is under way."""
+        if self._exact_step is None or self._sums is None:
+            self._exact_step = optimizer.exact_step()
+            self._sums = optimizer.clipped_sums(self._exact_step)
+            return
+        for total, part in zip(self._sums, optimizer.clipped_sums(self._exact_step), strict=True):
+            total += part
 
     def _noisy_step(self, optimizer: NoisyOptimizer) -> None:
         assert self._sums is not None
+        assert self._exact_step is not None
         # Recorded first: a step that fails half-way has spent all the same.
-        for accountant in (self.accountant, self._spent):
-            accountant.step(noise_multiplier=optimizer.noise_multiplier, sample_rate=self._rate)
+        noise_multiplier = self._exact_step.noise_multiplier
+        self.accountant.step(noise_multiplier=noise_multiplier, sample_rate=self._rate)
         self._steps += 1
-        optimizer.noisy_step(self._sums, self._norm)
-        self._sums, self._norm = None, 0.0
-        self._before = [fingerprint(parameter) for parameter in self._weights]
+        optimizer.noisy_step(self._sums, self._exact_step)
+        self._sums = self._exact_step = None
 
     # What is looked at.
 
@@ -305,40 +289,10 @@ class WatchedTraining:
                 "Decide what is trained before make_private."
             )
 
-    def _check_weights(self) -> None:
-        digests = [fingerprint(parameter) for parameter in self._weights]
-        if digests == self._before:
-            return
-        changed_ids = {
-            id(parameter)
-            for parameter, old_digest, new_digest in zip(
-                self._weights, self._before or digests, digests, strict=True
-            )
-            if old_digest != new_digest
-        }
-        name = next((n for n, p in self._module.named_parameters() if id(p) in changed_ids), "?")
-        self._refuse(
-            f"The weight {name!r} was changed by something other than the noisy steps. Step the "
-            "optimizer that make_private returned, and no other one. To clip, average or load "
-            "weights, use a copy of the module."
-        )
-
-    def _other_tensors(self) -> dict[str, torch.Tensor]:
-        return other_tensors(self._module, {id(parameter) for parameter in self._weights})
-
-    def _check_other_tensors(self) -> None:
+    def _check_layers(self) -> None:
         for name, part in self._module.named_modules():
             if (problem := mixing_problem(part)) is not None:
                 self._refuse(f"{type(part).__name__} {name!r} is in train mode. {problem[1]}")
-        digests = fingerprints(self._other_tensors())
-        for name in {**self._others, **digests}:
-            if self._others.get(name) != digests.get(name):
-                self._refuse(
-                    f"{name!r} of the module has changed, and no noise was added to it: a running "
-                    "statistic, a frozen weight that was stepped, or something kept of a batch. "
-                    "Freeze running statistics (eval() after every train()). Keep what belongs to "
-                    "a batch in local variables, or set it to None when the loop is over."
-                )
 
     # What it shows when the trial ends.
 
@@ -356,13 +310,10 @@ class WatchedTraining:
                 "was taken. Step the optimizer that make_private returned, once for each batch "
                 "that it returned. The first step takes effect with the second."
             )
-        self._remember()
-        note(self.trial, SPENT, event=event_to_json(spent_event(self._spent)), final=True)
+        note(self.trial, SPENT, event=event_to_json(spent_event(self.accountant)), final=True)
         if self._problem is not None:
             raise PlanError(self._problem)
         self._check_weights_held()
-        self._check_weights()
-        self._check_other_tensors()
         self._claim.finish(steps=self._steps)
 
     def reads(self, sources: Sequence[Any]) -> bool:

@@ -49,8 +49,6 @@ def accepted(loss: Any = cross_entropy, **settings: Any) -> Any:
         ("target_delta", "plan_budget"),
         ("epochs", "loop over epochs"),
         ("poisson_sampling", "always Poisson"),
-        ("criterion", "call backward"),
-        ("grad_sample_mode", "hooks"),
         ("batch_first", "batch_first=True"),
         ("max_physical_batch_size", "physical_batch_size="),
         ("something", "has no such argument"),

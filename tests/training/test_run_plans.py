@@ -10,7 +10,7 @@ import numpy as np
 import optuna
 import pytest
 from optuna.distributions import FloatDistribution
-from support import exactly, logged, study_of
+from support import exactly, logged, recorded, study_of
 
 import optuna_dp as odp
 from optuna_dp.errors import InvalidArgumentError, PlanError, ReleaseRefusedError
@@ -37,7 +37,7 @@ def what_it_did(run: odp.Fidelity, noise: float = 1.0) -> Any:
 def honest(trial: optuna.Trial) -> float:
     run = odp.fidelity(trial)
     trial.suggest_float("x", 0.0, 1.0)
-    run.spent(what_it_did(run))
+    run.spent(recorded(what_it_did(run)))
     return run.score(CORRECT)
 
 
@@ -58,7 +58,7 @@ def test_neither_callback_nor_release_is_told_what_a_run_costs(sampler: Any) -> 
     release = odp.release(studied(sampler, honest))
     assert release.guarantee.event.run == RUN.event
     assert RUN.event == odp.compose(what_it_did(RUN.fidelity), odp.scoring.score_event(20.0))
-    assert release.spending == {"training": "compared", "score": "compared", "stated": True}
+    assert release.spending == {"training": "compared", "score": "compared"}
     assert odp.verify(release.to_json()).ok
 
 
@@ -79,7 +79,7 @@ def test_the_statement_does_not_tell_how_many_runs_there_were(sampler: Any) -> N
 def test_a_run_that_spends_more_is_refused(sampler: Any) -> None:
     def spends_more(trial: optuna.Trial) -> float:
         run = odp.fidelity(trial)
-        run.spent(what_it_did(run, noise=0.9))
+        run.spent(recorded(what_it_did(run, noise=0.9)))
         return run.score(CORRECT)
 
     with pytest.raises(PlanError, match="spent more than the plan allows"):
@@ -106,7 +106,7 @@ def test_runs_of_different_words_need_the_curators_word() -> None:
         if trial.number != 2:
             return honest(trial)
         run = odp.fidelity(trial)
-        run.spent(what_it_did(run))
+        run.spent(recorded(what_it_did(run)))
         return run.score(np.ones(100, dtype=bool), vouched="The rest has no label.")
 
     study = studied(odp.RandTuneSampler, mixed)
