@@ -36,7 +36,7 @@ FOLDERS = {
 
 # Tests of the core that run in a copy without a part. They are quick, and import no part.
 CORE_TESTS = (
-    "budget/test_sealed_plans.py",
+    "budget/test_events_of_plans.py",
     "private_selection/test_accountant.py",
     "releasing/test_description.py",
     "releasing/test_unit_of_statement.py",
@@ -47,6 +47,7 @@ CORE_TESTS = (
 # Both procedures of the core, from the plan to the verified release, and their commands.
 SCRIPT = """
 import json, optuna, subprocess, sys
+from dp_accounting.rdp import RdpAccountant
 import optuna_dp as odp
 from optuna_dp.cli import app
 optuna.logging.set_verbosity(optuna.logging.ERROR)
@@ -54,9 +55,9 @@ optuna.logging.set_verbosity(optuna.logging.ERROR)
 def objective(trial):
     x = trial.suggest_float("x", 0, 1)
     run = odp.fidelity(trial)
-    run.spent(odp.dp_sgd(
+    run.spent(RdpAccountant().compose(odp.dp_sgd(
         noise_multiplier=run.noise_multiplier, sample_rate=run.sample_rate, steps=run.steps
-    ))
+    )))
     return run.score([x] * 500)
 
 plan = odp.plan_budget(epsilon=3.0, records=500, batch_size=100, epochs=2, pilots=2)

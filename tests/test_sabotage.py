@@ -25,7 +25,7 @@ import pytest
 import trusted_base
 from dp_accounting import dp_event
 from dp_accounting.pld import PLDAccountant
-from support import simulated
+from support import recorded, simulated
 
 import optuna_dp as odp
 from optuna_dp.evidence.run_record import RunRecord
@@ -162,7 +162,7 @@ def budget_study() -> tuple[odp.Release, float]:
     def objective(trial: optuna.Trial) -> float:
         run = odp.fidelity(trial)
         granted.append(run)
-        run.spent(simulated(run))
+        run.spent(recorded(simulated(run)))
         return run.score([trial.suggest_float("x", 0, 1)] * 500)
 
     study = optuna.create_study(direction="maximize", sampler=odp.BudgetSampler(plan))

@@ -33,15 +33,16 @@ STUDIES = {
 }
 RUN = """
 import sys, optuna, optuna_dp as odp
+from dp_accounting.rdp import RdpAccountant
 from optuna.distributions import FloatDistribution
 def objective(trial):
     x = trial.suggest_float("x", 0, 1)
     if type(sampler).__name__ != "BudgetSampler":
         return x
     run = odp.fidelity(trial)
-    run.spent(odp.dp_sgd(
+    run.spent(RdpAccountant().compose(odp.dp_sgd(
         noise_multiplier=run.noise_multiplier, sample_rate=run.sample_rate, steps=run.steps
-    ))
+    )))
     return run.score([x] * 500)
 sampler, run = {study}
 planned = set(sys.modules)

@@ -22,6 +22,7 @@ import numpy as np
 import optuna
 from candidates import FILE, parts, utilities
 from dp_accounting import ExplicitBracketInterval, calibrate_dp_mechanism
+from dp_accounting.rdp import RdpAccountant
 from landscape import DELTA, MEASURES, Landscape, bare_run, measured
 from optuna.artifacts import upload_artifact
 from task import Array, Params, Task
@@ -165,7 +166,8 @@ class Bench:
             upload_artifact(artifact_store=store, file_path=__file__, study_or_trial=trial)
             if run is None and self.landscape is None:
                 about = {"sample_rate": paid.sample_rate, "steps": paid.steps}
-                paid.spent(odp.dp_sgd(noise_multiplier=paid.noise_multiplier, **about))
+                training = odp.dp_sgd(noise_multiplier=paid.noise_multiplier, **about)
+                paid.spent(RdpAccountant().compose(training))
                 return paid.score(self.values[model] / self.task.reach)
             assert paid.score_noise_multiplier is not None
             return self.score(model, paid.score_noise_multiplier)

@@ -100,7 +100,6 @@ def trained_by_train(architecture_of: Callable[[Params], Architecture], records:
                 loss=nn.functional.cross_entropy,
                 optimizer="adam",
                 learning_rate=rate,
-                secure_noise=False,
             )
 
         def predict(at: Array) -> Array:

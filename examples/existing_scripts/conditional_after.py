@@ -2,6 +2,7 @@
 
 import numpy as np
 import optuna
+from dp_accounting.rdp import RdpAccountant
 
 import optuna_dp as odp
 from optuna_dp import digits  # the data, and a training by DP-SGD
@@ -35,7 +36,8 @@ def objective(trial):
         noise_multiplier=run.noise_multiplier,
     )
     rate = digits.BATCH / len(features)  # of the batches that digits.train draws
-    run.spent(odp.dp_sgd(noise_multiplier=run.noise_multiplier, sample_rate=rate, steps=run.steps))
+    training = odp.dp_sgd(noise_multiplier=run.noise_multiplier, sample_rate=rate, steps=run.steps)
+    run.spent(RdpAccountant().compose(training))  # digits.train keeps no accountant of its own
     return run.score(np.argmax(features @ weights, axis=1) == data.train_y)
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import optuna
+from dp_accounting.rdp import RdpAccountant
 
 import optuna_dp as odp
 
@@ -37,7 +38,8 @@ if __name__ == "__main__":
         run = odp.fidelity(trial)
         x = trial.suggest_float("x", 0.0, 1.0)  # Yours: train, and hand in what that spent.
         noise, rate, steps = run.noise_multiplier, run.sample_rate, run.steps
-        run.spent(odp.dp_sgd(noise_multiplier=noise, sample_rate=rate, steps=steps))
+        training = odp.dp_sgd(noise_multiplier=noise, sample_rate=rate, steps=steps)
+        run.spent(RdpAccountant().compose(training))  # the accountant of your loop
         return run.score(np.full(2000, 1.0 - abs(x - 0.6)))
 
     study.optimize(objective, callbacks=[odp.PrivacyCallback()])

@@ -11,7 +11,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from optuna_dp import parts, validation
-from optuna_dp.budget.paid_runs import PaidRuns, seal_of
+from optuna_dp.budget.paid_runs import PaidRuns
 from optuna_dp.errors import InvalidArgumentError
 from optuna_dp.json_records import Record, stored
 from optuna_dp.training.fidelity import Fidelity
@@ -241,12 +241,15 @@ class BudgetPlan(Record):
         )
 
     def _is_as_stated(self, runs: PaidRuns) -> bool:
-        """Returns whether the event of runs is that of the noise and the steps beside it."""
+        """Returns whether the event of runs is that of the noise and the steps beside it.
+
+        Of a plan that was made from a function, the event is taken as it is.
+        """
         if self.sample_rate is None:
-            return runs.seal == seal_of(runs, self.score, self.neighboring_relation)
+            return True
         training = sgd_training(runs.noise_multiplier, self.sample_rate, runs.steps)
         event = run_event(training, runs.score_noise_multiplier, self.score)
-        return runs.seal is None and bool(runs.event == event)
+        return bool(runs.event == event)
 
     @classmethod
     def from_json(cls, data: Any) -> BudgetPlan:

@@ -163,7 +163,6 @@ class Budget(Procedure):
             is_vouched = is_vouched or bool(doubt)
             judgements.append(judgement)
         fewer = sum(judgement.fewer_steps for judgement in judgements)
-        stated_trainings = sum(judgement.is_stated for judgement in judgements)
         # Of a score that was made elsewhere nobody knows on which records.
         sizes = {j.scored_records for j in judgements if j.score is not None}
         own_words = sorted({text for judgement in judgements for text in judgement.vouched})
@@ -173,7 +172,7 @@ class Budget(Procedure):
             "training": _counts([judgement.training for judgement in judgements]),
             "score": _counts([judgement.score for judgement in judgements]),
             **({"fewer_steps": fewer} if fewer else {}),
-            **({"stated": stated_trainings} if stated_trainings else {}),
+            **({"step": judgements[-1].step} if judgements and judgements[-1].step else {}),
             **({"scored_records": sizes.pop()} if len(sizes - {None}) == len(sizes) == 1 else {}),
             **({"vouched": vouched} if is_vouched else {}),
             **({"vouched_in_runs": own_words} if own_words else {}),

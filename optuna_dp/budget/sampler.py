@@ -79,6 +79,7 @@ class BudgetSampler(SlotSampler):
 
     Example:
         >>> import optuna, optuna_dp as odp
+        >>> from dp_accounting.rdp import RdpAccountant
         >>> plan = odp.plan_budget(
         ...     epsilon=3.0, records=20_000, batch_size=256, epochs=10, pilots=(4, 2)
         ... )
@@ -87,7 +88,8 @@ class BudgetSampler(SlotSampler):
         ...     run = odp.fidelity(trial)  # what it may spend
         ...     x = trial.suggest_float("x", -1, 1)  # train here; then hand in what that spent
         ...     noise, rate, steps = run.noise_multiplier, run.sample_rate, run.steps
-        ...     run.spent(odp.dp_sgd(noise_multiplier=noise, sample_rate=rate, steps=steps))
+        ...     training = odp.dp_sgd(noise_multiplier=noise, sample_rate=rate, steps=steps)
+        ...     run.spent(RdpAccountant().compose(training))  # the training's accountant
         ...     return run.score([abs(x) < 0.5] * 20_000)  # one value per record; adds the noise
         >>> study.optimize(objective)  # stops by itself
         >>> release = odp.release(study)

@@ -135,7 +135,7 @@ class BudgetStrategy(SlotStrategy):
         seed: int | None,
     ) -> None:
         super().__init__(sampler_name, search_space, seed)
-        if type(plan) is not BudgetPlan:
+        if not isinstance(plan, BudgetPlan):
             raise InvalidArgumentError(
                 "plan",
                 plan,

@@ -27,9 +27,9 @@ from optuna_dp.protocol.plan import Design
 from optuna_dp.training.judgement import (
     ENFORCED,
     SCORE_WORDS,
-    STATED,
     TRAINING_WORDS,
     WORDS,
+    step_row,
 )
 
 if TYPE_CHECKING:
@@ -221,8 +221,7 @@ took, when they ended, logs, or attributes and reported values outside the state
             "Training": _by_word(spending["training"], TRAINING_WORDS, runs, "with an output"),
         }
         rows |= sampling_row(content, set(spending["training"]) == {ENFORCED})
-        if spending.get("stated"):
-            rows["Training"] += f". {STATED}, in {_part(spending['stated'], runs)} with an output"
+        rows |= step_row(spending)
         if spending.get("fewer_steps"):
             rows["Training"] += (
                 f". {spending['fewer_steps']} of them took fewer steps than planned: the curator "

@@ -189,8 +189,6 @@ def conduct_of_all(
         is_vouched = is_vouched or len(kinds) > 1
         if kinds:
             words[name] = kinds.pop() if len(kinds) == 1 else NOT_CHECKED
-    if any(judgement.is_stated for judgement in judgements):
-        words["stated"] = True
     # Words of an objective may differ from run to run, so they may tell which runs there were.
     if is_vouched or any(judgement.vouched for judgement in judgements):
         if vouched is None:

@@ -129,6 +129,8 @@ What the software cannot check, and the curator must confirm:
 
 {data["not_covered"]}
 
+{_WHOM_IT_DEFENDS_AGAINST}
+
 ## What was released
 
 {_values(data["content"])}
@@ -149,6 +151,11 @@ To add up this release with others of the same data, use `Guarantee.compose`.
 {_gaussian(data)}
 {_rdp_in_words(data["rdp"])}
 """
+
+
+_WHOM_IT_DEFENDS_AGAINST = """\
+The software defends against whoever reads the release, against faults, and against honest
+mistakes. It does not defend against a program that goes around its interface on purpose."""
 
 
 def questions_markdown(page: Page) -> str:

@@ -15,10 +15,6 @@ _HELD = {
     "the plan (*compared*). That the code did what was recorded is the curator's word",
     NOT_CHECKED: "nothing but the curator's word holds it (*not checked*)",
 }
-_STATED = (
-    "the curator's own code did it and wrote down itself what that cost, which was compared with "
-    "the plan (*compared*). That the code did so is the curator's word"
-)
 _HELD_SCORE = {
     **_HELD,
     COMPARED: "the software added the noise to one value for each record (*compared*). How the "
@@ -44,13 +40,10 @@ def what_a_run_is(spending: Mapping[str, Any], rows: tuple[str, ...]) -> Promise
     """
     run_count = spending.get("runs")
     trainings, scores = _counts(spending, "training"), _counts(spending, "score")
-    held = dict(_HELD)
-    if spending.get("stated"):
-        held[COMPARED] = _STATED
     rows_say = f"the {'row' if len(rows) == 1 else 'rows'} {_listed(rows)} " + (
         "says" if len(rows) == 1 else "say"
     )
-    training_words = _in_words(trainings, held, run_count, "with an output")
+    training_words = _in_words(trainings, _HELD, run_count, "with an output")
     text = (
         f"Each run used the records as {rows_say}, and in no other way, whatever its "
         f"hyperparameters were. Its training: {training_words}."

@@ -209,9 +209,6 @@ def plan_budget(
     are_pilots_set = (pilot_epochs, pilot_steps, noise_increase) != (None,) * 3
     if auto and not are_pilots_set and _blind(rungs[0], records, score):
         rungs, (last_runs, _) = [], split.last(1 + spare, length, 1.0)
-    if rate is None:
-        rungs = [runs.sealed(score, neighboring_relation) for runs in rungs]
-        last_runs = last_runs.sealed(score, neighboring_relation)
     return BudgetPlan(
         epsilon=target,
         delta=float(delta),

@@ -17,7 +17,7 @@ from optuna_dp.private_selection.settings import NOT_PROPOSED_KEY, SelectionSett
 from optuna_dp.private_selection.winner import choose
 from optuna_dp.protocol.plan import Design
 from optuna_dp.protocol.records import DRAW_KEY, SlotRecord, ended, score
-from optuna_dp.training.judgement import NOT_CHECKED, judge
+from optuna_dp.training.judgement import ENFORCED, NOT_CHECKED, judge
 
 if TYPE_CHECKING:
     from optuna.trial import FrozenTrial
@@ -135,9 +135,12 @@ class PrivateSelection(DrawnRuns):
         outcome = super().outcome(evidence, record, replace(request, failures=None, vouched=None))
         # Of the winner alone: what other runs did may tell how many there were.
         is_counted = run is not None and spending.get("score") != NOT_CHECKED
-        if run is not None and is_counted and outcome.trial is not None:
-            size = judge(outcome.trial, run, record.output_attributes).scored_records
+        if run is not None and outcome.trial is not None:
+            judgement = judge(outcome.trial, run, record.output_attributes)
+            size = judgement.scored_records if is_counted else None
             spending |= {} if size is None else {"scored_records": size}
+            is_enforced = spending.get("training") == ENFORCED and judgement.step is not None
+            spending |= {"step": judgement.step} if is_enforced else {}
         outcome = replace(outcome, spending=spending)
         if disclosed is None:
             return outcome

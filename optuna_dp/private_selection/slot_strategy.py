@@ -77,7 +77,7 @@ class SelectionStrategy(SlotStrategy):
     ) -> None:
         super().__init__(sampler_name, search_space, seed)
         warn_of_seed(sampler_name, self.seed, stacklevel=3)  # Where the sampler is made.
-        if run is not None and type(run) is not RunPlan:
+        if run is not None and not isinstance(run, RunPlan):
             raise InvalidArgumentError(
                 "run",
                 run,

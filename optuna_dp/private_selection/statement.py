@@ -23,7 +23,7 @@ from optuna_dp.evidence.run_promises import is_enforced, is_trained_here, what_a
 from optuna_dp.evidence.statement import Description, sampling_row
 from optuna_dp.private_selection.settings import SelectionSettings
 from optuna_dp.protocol.plan import Design
-from optuna_dp.training.judgement import ENFORCED, SCORE_WORDS, STATED, TRAINING_WORDS
+from optuna_dp.training.judgement import ENFORCED, SCORE_WORDS, TRAINING_WORDS, step_row
 
 if TYPE_CHECKING:
     from optuna_dp.accounting.guarantee import Guarantee
@@ -150,9 +150,9 @@ class SelectionDescription(Description):
         rows = {"Planned for": records} if records else {}
         if "training" in spending:
             rows |= sampling_row(content, spending["training"] == ENFORCED)
-            remark = f". {STATED}" if spending.get("stated") else ""
             words = TRAINING_WORDS[spending["training"]]
-            rows["Training"] = f"{words}, in every run with an output{remark}"
+            rows["Training"] = f"{words}, in every run with an output"
+            rows |= step_row(spending)
         if "score" in spending:
             rows["Score"] = f"{SCORE_WORDS[spending['score']]}, in every run with a score"
         if "vouched" in spending:

@@ -36,8 +36,8 @@ def budget(
         sample_rate=None,
         batch_size=None,
         score=score,
-        paid_pilots=tuple(one.sealed(score, relation) for one in runs),
-        paid_last=last.sealed(score, relation),
+        paid_pilots=tuple(runs),
+        paid_last=last,
     )
 
 

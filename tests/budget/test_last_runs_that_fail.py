@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 from budget_support import budget
-from support import asking, budget_sampler, logged, study_of
+from support import asking, budget_sampler, logged, recorded, study_of
 
 import optuna_dp as odp
 from optuna_dp.errors import InvalidArgumentError, PlanError
@@ -81,7 +81,7 @@ def test_when_all_pilots_fail_the_first_error_is_named_without_its_words() -> No
 
 def test_what_failed_pilots_trained_is_said_to_count() -> None:
     def fails_later(trial: Any) -> Any:
-        odp.fidelity(trial).spent(odp.gaussian(1000.0))
+        odp.fidelity(trial).spent(recorded(odp.gaussian(1000.0)))
         raise ValueError
 
     study = study_of(budget_sampler(budget(2)))

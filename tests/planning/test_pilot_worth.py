@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import optuna
 import pytest
-from support import simulated
+from support import recorded, simulated
 
 import optuna_dp as odp
 from optuna_dp.planning.pilot_worth import noise_of_twice, pilot_worth
@@ -97,7 +97,7 @@ def test_a_study_without_pilots_runs_the_first_guess() -> None:
 
     def objective(trial: optuna.Trial) -> float:
         run = odp.fidelity(trial)
-        run.spent(simulated(run))
+        run.spent(recorded(simulated(run)))
         seen.append(trial.suggest_float("x", 0, 1))
         return run.score(np.ones(134, dtype=bool))
 

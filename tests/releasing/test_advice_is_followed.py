@@ -12,6 +12,7 @@ import pytest
 from budget.budget_support import budget
 from dp_accounting import dp_event
 from optuna.distributions import CategoricalDistribution, FloatDistribution
+from support import recorded
 
 import optuna_dp as odp
 from optuna_dp.errors import InvalidArgumentError, PlanError, ReleaseRefusedError
@@ -22,7 +23,7 @@ RUN = odp.gaussian(4.0)
 def spending(trial: optuna.Trial) -> float:
     """Trains nothing, and says so as a sound objective says what it spent."""
     run = odp.fidelity(trial)
-    run.spent(odp.gaussian(run.noise_multiplier))
+    run.spent(recorded(odp.gaussian(run.noise_multiplier)))
     return run.score([trial.suggest_float("x", 0.0, 1.0) < 0.5] * 2000, size=2000)
 
 

@@ -18,7 +18,7 @@ FILES = sorted((Path(__file__).parent / "statements").glob("*.json"))
 
 
 def test_there_are_statements() -> None:
-    assert len(FILES) == 7
+    assert len(FILES) == 6
 
 
 @pytest.mark.parametrize(

@@ -39,10 +39,10 @@ BUDGET = BudgetPlan(
     batch_size=None,
     score="training",
     paid_pilots=(
-        PaidRuns(3, 32.0, 10, 8.0, odp.gaussian(32.0)).sealed("training", "add_or_remove_one"),
-        PaidRuns(2, 16.0, 10, 8.0, odp.gaussian(16.0)).sealed("training", "add_or_remove_one"),
+        PaidRuns(3, 32.0, 10, 8.0, odp.gaussian(32.0)),
+        PaidRuns(2, 16.0, 10, 8.0, odp.gaussian(16.0)),
     ),
-    paid_last=PaidRuns(2, 2.0, 10, 4.0, odp.gaussian(2.0)).sealed("training", "add_or_remove_one"),
+    paid_last=PaidRuns(2, 2.0, 10, 4.0, odp.gaussian(2.0)),
 )
 SAMPLERS: dict[str, Callable[[odp.TrialCount], optuna.samplers.BaseSampler]] = {
     "rand_tune": lambda law: odp.RandTuneSampler(trials=law),
