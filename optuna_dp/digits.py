@@ -135,7 +135,7 @@ class BudgetObjective:
 
         Args:
             trial: The trial.
-            records: Other records (x, y) than the digits, as ``check_objective`` makes them up.
+            records: Other records (x, y) than the digits, as ``check_objective`` leaves one out.
         """
         run = odp.fidelity(trial)
         x, y = (load().train_x, load().train_y) if records is None else records

@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from optuna_dp.exact_values import common_unit, is_share
+from optuna_dp.exact_values import are_shares_of_one_number, common_unit, is_share
 from optuna_dp.releasing.reminders import looks_exact
 
 
@@ -58,3 +58,16 @@ def test_random_numbers_are_no_shares() -> None:
 
 def test_nothing_is_said_of_two_values() -> None:
     assert common_unit([0.5, 0.25]) is None
+
+
+@pytest.mark.parametrize("precision", ["double", "single"])
+def test_two_scores_of_1200_records_are_shares_of_one_number(precision: str) -> None:
+    first, second = (PRECISIONS[precision](count / 1200) for count in (911, 873))
+    assert are_shares_of_one_number(first, second)
+
+
+@pytest.mark.slow
+def test_two_random_numbers_are_no_shares_of_one_number() -> None:
+    values = np.random.default_rng(0).normal(size=2000).astype(np.float32).astype(float)
+    pairs = values.reshape(-1, 2).tolist()
+    assert not any(are_shares_of_one_number(*pair) for pair in pairs)

@@ -5,7 +5,6 @@ None of them proves anything: they catch implementations that do not keep their 
 =====================  ==========================================================================
 :func:`audit`          lower bound on epsilon from outputs of two neighbouring worlds
 :func:`audit_procedure`  the same, running a whole procedure on two neighbouring inputs
-:func:`audit_training`  the same of one DP-SGD training, with canaries among its gradients
 :class:`SamplerContract`  pytest class for samplers of your own (needs pytest)
 =====================  ==========================================================================
 
@@ -30,16 +29,8 @@ if TYPE_CHECKING:
     from optuna_dp.testing.auditing import audit as audit
     from optuna_dp.testing.auditing import audit_procedure as audit_procedure
     from optuna_dp.testing.contract import SamplerContract as SamplerContract
-    from optuna_dp.testing.gradient_canaries import GradientCanaries as GradientCanaries
-    from optuna_dp.testing.training_audit import TrainingAudit as TrainingAudit
-    from optuna_dp.testing.training_audit import audit_training as audit_training
 
-_NAMES = {
-    "auditing": "Audit audit audit_procedure",
-    "contract": "SamplerContract",
-    "gradient_canaries": "GradientCanaries",
-    "training_audit": "TrainingAudit audit_training",
-}
+_NAMES = {"auditing": "Audit audit audit_procedure", "contract": "SamplerContract"}
 _HOMES = {name: module for module, names in _NAMES.items() for name in names.split()}
 __all__ = sorted(_HOMES)
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import copy
-import functools
 import logging
 import math
 import numbers
@@ -29,15 +28,8 @@ from optuna.trial import FrozenTrial, Trial, TrialState, create_trial
 from optuna_dp.budget.sampler import BudgetSampler
 from optuna_dp.errors import PlanError
 from optuna_dp.optuna_internals import trial_id_of
-from optuna_dp.testing.data_reads import Batches
-from optuna_dp.testing.draws import Draws, is_users
-from optuna_dp.testing.gradient_steps import Steps, watching_optimizers
+from optuna_dp.testing import randomness
 from optuna_dp.testing.privacy_warnings import noting_privacy_warnings
-from optuna_dp.testing.randomness import Randomness
-from optuna_dp.testing.stage import Stage
-from optuna_dp.testing.watched_fits import Fit, watching_fits
-from optuna_dp.testing.watched_libraries import Spending, watching_libraries
-from optuna_dp.testing.watched_opacus import OpacusRun, opacus_is_loaded, watching_opacus
 from optuna_dp.testing.watched_scores import NoisyScore, watching_scores
 from optuna_dp.training.judgement import RunJudgement, judge
 from optuna_dp.training.run_endings import settle
@@ -52,6 +44,8 @@ class CheckedRun:
     """What was seen in one run.
 
     Attributes:
+        params: Its hyperparameters.
+        distributions: Where they are from.
         value: Its score; None if it was pruned or failed.
         failure: What it raised, or why its score is none; empty if nothing.
         kind: "failure", "exit" or "time limit", if it failed.
@@ -59,18 +53,11 @@ class CheckedRun:
         attributes: Its user attributes.
         reads: How it read other trials.
         states: Where it left the global random generators.
-        drawn: How much it drew of the operating system's randomness.
-        steps: The gradient steps of PyTorch's optimizers, or of Opacus' ones.
-        draws: Where it drew random numbers; empty if that was not looked at.
-        batches: Who joined its batches, as far as that was looked at.
         asked: Whether it asked for its fidelity.
         judgement: What a release would know of it; None without a budget or a score.
-        threads: Names of threads of the user's own code that it left at work.
         seconds: How long it took.
         is_enforced: Whether :func:`optuna_dp.train` made its training.
         privacy_warnings: What other libraries warned of, where the warning names privacy.
-        spendings: What private trainers of other libraries spent, by their own word.
-        fits: What such trainers were given.
         scores: The noisy scores of this package that it computed.
     """
 
@@ -83,116 +70,67 @@ class CheckedRun:
     attributes: dict[str, Any] = field(default_factory=dict)
     reads: list[str] = field(default_factory=list)
     states: dict[str, str] = field(default_factory=dict)
-    drawn: int = 0
-    opacus: OpacusRun = field(default_factory=OpacusRun)
-    steps: Steps = field(default_factory=Steps)
-    draws: Draws = field(default_factory=Draws)
-    batches: Batches = field(default_factory=Batches)
     asked: bool = False
     judgement: RunJudgement | None = None
-    threads: list[str] = field(default_factory=list)
     seconds: float = 0.0
-    privacy_warnings: list[str] = field(default_factory=list)
-    spendings: list[Spending] = field(default_factory=list)
-    fits: list[Fit] = field(default_factory=list)
-    scores: list[NoisyScore] = field(default_factory=list)
     is_enforced: bool = False
-
-    def outcome(self) -> str:
-        """Returns all that follows from the run's randomness, in a form to be compared."""
-        return repr((self.value, self.reports, self.drawing()))
-
-    def drawing(self) -> str:
-        """Returns what the run drew and how it ended, whatever its values, to be compared."""
-        return repr((self.kind, self.states, self.drawn, self.steps.digest()))
+    privacy_warnings: list[str] = field(default_factory=list)
+    scores: list[NoisyScore] = field(default_factory=list)
 
 
 class Bench:
     """Runs an objective as often as it is asked to.
 
     Args:
-        objective: Takes a trial, and what is written down of the run.
         plan: What :func:`optuna_dp.fidelity` says to it; None for studies without a budget.
         direction: Of the study, "maximize" or "minimize".
         time_limit: Seconds that one run may take; None for any time.
         progress: Told in words what is done next.
 
     Attributes:
-        runs: How often the objective was run.
+        runs: How often an objective was run.
     """
 
     def __init__(
         self,
-        objective: Callable[[Trial, CheckedRun], Any],
         plan: BudgetPlan | None,
         direction: Literal["maximize", "minimize"],
         time_limit: float | None,
         progress: Callable[[str], None],
     ) -> None:
-        self.objective = objective
-        self.randomness = Randomness()
         self._plan, self._direction = plan, direction
         self._limit, self._progress = time_limit, progress
         self.runs = 0
 
-    @property
-    def relation(self) -> str | None:
-        """The neighbouring relation of the study; None if it is not known."""
-        return None if self._plan is None else self._plan.neighboring_relation
-
     def run(
         self,
         words: str,
-        stage: Stage,
-        seed: int,
+        objective: Callable[[Trial], Any],
         model_run: CheckedRun | None = None,
-        *,
-        objective: Callable[[Trial, CheckedRun], Any] | None = None,
-        at_step: Callable[[int], None] = lambda step: None,
-        draws: bool = False,
     ) -> CheckedRun:
-        """Runs once.
+        """Runs an objective once: the last run of a plan, or a run of a study without one.
 
         Args:
             words: What this run is for.
-            stage: Which run of the study it is.
-            seed: Of all its randomness.
+            objective: Takes a trial.
             model_run: An earlier run, whose hyperparameters it gets.
-            objective: The objective to run; None for the one that is checked.
-            at_step: Called after each step of an Opacus optimizer.
-            draws: Whether to look where it draws random numbers, which is slow.
         """
         self.runs += 1
-        self._progress(f"run {self.runs}{f' ({stage.name})' if stage.name else ''}: {words}")
-        run = CheckedRun(opacus=OpacusRun(at_step))
-        loaded = _loaded()
-        threads_at_start = set(threading.enumerate())
-        with quiet_optuna():
-            trial, storage = self._ask(stage, model_run)
+        self._progress(f"run {self.runs}: {words}")
+        run = CheckedRun()
+        with _quiet_optuna():
+            trial, storage = self._ask(model_run)
             start = time.monotonic()
             with (
-                self.randomness.controlled(),
-                watching_opacus(run.opacus, run.steps),
-                watching_optimizers(run.steps),
                 storage.watching(trial_id_of(trial)) as reads,
                 noting_privacy_warnings(run.privacy_warnings),
-                watching_libraries(run.spendings),
-                watching_fits(run.fits, lambda: len(run.spendings)),
                 watching_scores(run.scores),
+                _limited(self._limit),
             ):
-                self.randomness.seed(seed)
-                if draws:
-                    run.draws = Draws(lambda: self.randomness.drawn)
-                with _kept_interrupts(), run.draws.watching(), _limited(self._limit):
-                    run.value, run.failure, run.kind = _score(
-                        lambda: (objective or self.objective)(trial, run)
-                    )
-                run.states, run.drawn = self.randomness.read(), self.randomness.drawn
+                randomness.seed_anew()
+                run.value, run.failure, run.kind = _score(lambda: objective(trial))
+                run.states = randomness.states()
             run.seconds = time.monotonic() - start
-        if _loaded() != loaded:
-            # The objective itself has imported what was not watched then.
-            return self.run(words, stage, seed, model_run, objective=objective, at_step=at_step,
-                            draws=draws)  # fmt: skip
         frozen = storage.get_trial(trial_id_of(trial))
         run.params, run.distributions = dict(frozen.params), dict(frozen.distributions)
         run.reports, run.reads = dict(frozen.intermediate_values), sorted(reads)
@@ -201,14 +139,11 @@ class Bench:
         run.is_enforced = any(
             training.get("by") == BY_ENGINE for training in claims(frozen, TRAINING).values()
         )
-        run.judgement = self._judged(stage, trial, storage, run.value)
-        run.threads = [
-            t.name for t in threading.enumerate() if t not in threads_at_start and _own(t)
-        ]
+        run.judgement = self._judged(trial, storage, run.value)
         return run
 
     def _judged(
-        self, stage: Stage, trial: Trial, storage: WatchedStorage, value: float | None
+        self, trial: Trial, storage: WatchedStorage, value: float | None
     ) -> RunJudgement | None:
         """Returns what a release would know of a run; see :func:`judge`."""
         if self._plan is None or value is None:
@@ -218,23 +153,20 @@ class Bench:
             settle(trial.study, storage.get_trial(trial_id_of(trial)))
         ended = copy.copy(storage.get_trial(trial_id_of(trial)))
         ended.state, ended.values = TrialState.COMPLETE, [value]
-        return judge(ended, self._plan.fidelity(stage.number))
+        return judge(ended, self._plan.fidelity(trial.number))
 
-    def _ask(self, stage: Stage, model_run: CheckedRun | None) -> tuple[Trial, WatchedStorage]:
+    def _ask(self, model_run: CheckedRun | None) -> tuple[Trial, WatchedStorage]:
         storage = WatchedStorage()
-        create = functools.partial(
-            optuna.create_study,
+        study = optuna.create_study(
             storage=storage,
             direction=self._direction,
             pruner=optuna.pruners.NopPruner(),
+            sampler=RandomSampler() if self._plan is None else BudgetSampler(self._plan),
         )
         if self._plan is None:
-            study = create(sampler=RandomSampler())
             self._add_others(study, model_run)
-        else:
-            study = create(sampler=BudgetSampler(self._plan))
         trial = study.ask()
-        while trial.number < stage.number:
+        while self._plan is not None and trial.number < self._plan.pilots:
             # Not told: nothing ran, so the sampler has nothing to say of it.
             storage.set_trial_state_values(trial_id_of(trial), TrialState.COMPLETE, [0.5])
             trial = study.ask()
@@ -260,24 +192,13 @@ def _giving(params: dict[str, Any]) -> BaseSampler:
         return PartialFixedSampler(params, RandomSampler(seed=secrets.randbits(32)))
 
 
-def _loaded() -> tuple[bool, bool]:
-    return "torch" in sys.modules, opacus_is_loaded()
-
-
-def _own(thread: threading.Thread) -> bool:
-    """Returns whether a thread runs the user's own code; libraries keep threads that wait."""
-    target = getattr(thread, "_target", None) or type(thread).run
-    code = getattr(target, "__code__", None)
-    return code is not None and is_users(code.co_filename)
-
-
 class _TimeLimitReached(BaseException):
     """Not an Exception, so that an objective which catches those ends as well."""
 
 
 @contextlib.contextmanager
 def _limited(seconds: float | None) -> Iterator[None]:
-    if seconds is None or not can_be_limited():
+    if seconds is None or not _can_be_limited():
         yield
         return
 
@@ -294,38 +215,7 @@ def _limited(seconds: float | None) -> Iterator[None]:
         signal.setitimer(signal.ITIMER_REAL, *previous_timer)  # whose it was: a test runner's
 
 
-@contextlib.contextmanager
-def _kept_interrupts() -> Iterator[None]:
-    """Raises an interrupt of a run once more at its end, if the run has caught it."""
-    interrupts: list[BaseException] = []
-
-    def noting(handle: Callable[[int, Any], Any]) -> Callable[[int, Any], None]:
-        def note(number: int, frame: Any) -> None:
-            try:
-                handle(number, frame)
-            except BaseException as error:
-                interrupts.append(error)
-                raise
-
-        return note
-
-    handlers: dict[int, Callable[[int, Any], Any]] = {}
-    if threading.current_thread() is threading.main_thread():
-        for number in (signal.SIGINT, signal.SIGTERM):
-            handler = signal.getsignal(number)
-            if callable(handler):
-                handlers[number] = handler
-                signal.signal(number, noting(handler))
-    try:
-        yield
-    finally:
-        for signal_number, handler in handlers.items():
-            signal.signal(signal_number, handler)
-    if interrupts:
-        raise interrupts[0]
-
-
-def can_be_limited() -> bool:
+def _can_be_limited() -> bool:
     """Returns whether a run can be ended from here: on POSIX, in the main thread."""
     return hasattr(signal, "setitimer") and threading.current_thread() is threading.main_thread()
 
@@ -353,7 +243,7 @@ def _score(run: Callable[[], Any]) -> tuple[float | None, str, str]:
 
 
 @contextlib.contextmanager
-def quiet_optuna() -> Iterator[None]:
+def _quiet_optuna() -> Iterator[None]:
     """Keeps Optuna's lines about trials of the check away, and its notes on experiments."""
     level = optuna.logging.get_verbosity()
     optuna.logging.set_verbosity(logging.ERROR)

@@ -6,7 +6,6 @@ import contextlib
 import dataclasses
 import importlib.util
 import os
-import signal
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -50,22 +49,18 @@ def check(
     time_limit: Annotated[
         float, option("SECONDS", "How long one run may take. A longer run is a fault.")
     ] = 600.0,
-    quick: Annotated[
-        bool,
-        typer.Option("--quick", help="Run it twice only: fewer faults are looked for."),
-    ] = False,
     strict: Annotated[
         bool, typer.Option("--strict", help="Hints count as faults: exit code 1.")
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Run an objective a few times and look for faults that make its privacy cost untrue.
+    """Look for mistakes that make an objective's privacy cost untrue: two runs, and the source.
 
     The file is imported: put the code that starts the study under `if __name__ == "__main__":`.
     Otherwise the import stops there, and the report says so. No budget is spent, but scores
-    are printed and the objective's files are written: use made-up data, in an empty folder. Exit
-    code 0: no fault found, which is no proof; 1: faults found, or hints with --strict; 2: it could
-    not be checked, or not to the end. If it is interrupted, it prints what it has found so far.
+    are printed and the objective's files are written: use made-up data, in an empty folder. With
+    --data there is a third run, without the last record. Exit code 0: no fault found, which is no
+    proof; 1: faults found, or hints with --strict; 2: it could not be checked.
 
     Half of the cores, and four at most, compute: short runs are slower on more. OMP_NUM_THREADS
     and torch.set_num_threads change that.
@@ -78,59 +73,32 @@ def check(
             raise InvalidArgumentError(
                 "OBJECTIVE", objective, "it must be a file and a name, as in script.py:objective"
             )
-        module, starts_a_study, generator_names = _imported(path)
+        module, starts_a_study = _imported(path)
         checked_objective = _named(module, path, name, "OBJECTIVE")
         # Start-up time: the checks need scipy and more.
         from optuna_dp.testing.objective_check import check_objective
-        from optuna_dp.testing.objective_report import CheckInterrupted
-        from optuna_dp.testing.randomness_faults import of_seeds_at_the_top
         from optuna_dp.testing.run_faults import of_no_main_guard
         from optuna_dp.testing.source_hints import hints_in_source
-        from optuna_dp.testing.study_costs import of_another_cost, study_costs, words
 
-        given_event = None if event is None else _named(module, path, event, "--event")
-        given_plan = None if plan is None else _named(module, path, plan, "--plan")
-        is_whole = True
-        try:
-            with _standard_output_kept(), _termination_as_interrupt():
-                report = check_objective(
-                    checked_objective,
-                    given_event,
-                    plan=given_plan,
-                    data=None if data is None else _named(module, path, data, "--data"),
-                    public_score=public_score,
-                    direction="minimize" if minimize else "maximize",
-                    time_limit=time_limit,
-                    progress=_progress(),
-                    quick=quick,
-                )
-        except CheckInterrupted as interrupt:
-            report, is_whole = interrupt.report, False
-    file_findings = [of_no_main_guard()] if starts_a_study else []
-    file_findings += [of_seeds_at_the_top(generator_names)] if generator_names else []
-    # The whole file, in place of the objective's own lines.
-    source = Path(path).read_text()
-    file_findings += hints_in_source(source)
-    costs = study_costs(module, source)
-    if plan is None:
-        file_findings += of_another_cost(costs, given_event, f"--event {event}")
-    else:
-        file_findings += of_another_cost(costs, given_plan, f"--plan {plan}")
-    not_checked = report.not_checked
-    if event is None and plan is None:
-        not_checked += (words(costs),) if words(costs) else ()
-    elif not costs:
-        not_checked += (
-            "whether the study is charged for the same: no name at the top of the file is given "
-            "to its sampler or callback.",
-        )
-    kinds = {finding.name for finding in file_findings}
-    objective_findings = [f for f in report.findings if f.certain or f.name not in kinds]
-    report = dataclasses.replace(
-        report, findings=(*file_findings, *objective_findings), not_checked=not_checked
-    )
+        with _standard_output_kept():
+            report = check_objective(
+                checked_objective,
+                None if event is None else _named(module, path, event, "--event"),
+                plan=None if plan is None else _named(module, path, plan, "--plan"),
+                data=None if data is None else _named(module, path, data, "--data"),
+                public_score=public_score,
+                direction="minimize" if minimize else "maximize",
+                time_limit=time_limit,
+                progress=_progress(),
+            )
+    # Hints at the whole file, in place of those at the objective's own lines.
+    hints = hints_in_source(Path(path).read_text())
+    kinds = {hint.name for hint in hints}
+    found = [f for f in report.findings if f.certain or f.name not in kinds]
+    found += [of_no_main_guard()] if starts_a_study else []
+    report = dataclasses.replace(report, findings=(*found, *hints))
     typer.echo(report.to_json() if as_json else str(report))
-    raise typer.Exit(code=1 if report.fails(strict=strict) else 0 if is_whole else 2)
+    raise typer.Exit(code=1 if report.fails(strict=strict) else 0)
 
 
 @contextlib.contextmanager
@@ -148,21 +116,6 @@ def _few_threads() -> Iterator[None]:
         yield
     finally:
         del os.environ["OMP_NUM_THREADS"]
-
-
-@contextlib.contextmanager
-def _termination_as_interrupt() -> Iterator[None]:
-    """Turns a request to end the process into the exception that Ctrl-C raises, the first time."""
-
-    def interrupt(number: int, frame: Any) -> None:
-        signal.signal(signal.SIGTERM, signal.SIG_DFL)
-        raise KeyboardInterrupt("SIGTERM")
-
-    previous_handler = signal.signal(signal.SIGTERM, interrupt)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, previous_handler)
 
 
 def _progress() -> Callable[[str], None]:
@@ -191,29 +144,12 @@ def _no_study_starts() -> Iterator[None]:
         Study.optimize, Study.ask = original_methods  # type: ignore[method-assign]
 
 
-def _imported(path: str) -> tuple[Any, bool, list[str]]:
+def _imported(path: str) -> tuple[Any, bool]:
     """Runs a file as a module of its own; what it imports from its folder is found.
 
-    It is run twice: the global generators that it leaves in one state both times, it has seeded.
-
     Returns:
-        The module, whether the file would have started a study, and the generators it has seeded.
+        The module, and whether the file would have started a study.
     """
-    module, starts_a_study, states = _executed(path)
-    with contextlib.suppress(InvalidArgumentError):  # a file that can be run only once
-        _, _, states_of_rerun = _executed(path)
-        generator_names = [
-            name for name, state in states.items() if states_of_rerun.get(name) == state
-        ]
-        sys.modules[module.__name__] = module
-        return module, starts_a_study, generator_names
-    return module, starts_a_study, []
-
-
-def _executed(path: str) -> tuple[Any, bool, dict[str, str]]:
-    """Returns the module, whether a study began, and the global generators' states after it."""
-    from optuna_dp.testing.randomness import Randomness  # start-up time
-
     file = Path(path)
     if not file.is_file() or file.suffix != ".py":
         raise InvalidArgumentError("OBJECTIVE", path, "there is no such Python file")
@@ -224,7 +160,7 @@ def _executed(path: str) -> tuple[Any, bool, dict[str, str]]:
     module = importlib.util.module_from_spec(spec)
     sys.path.insert(0, str(file.resolve().parent))
     sys.modules[name] = module  # classes of the file can be found by name
-    randomness, starts_a_study = Randomness(), False
+    starts_a_study = False
     with _standard_output_kept(), _no_study_starts():
         try:
             spec.loader.exec_module(module)
@@ -237,7 +173,7 @@ def _executed(path: str) -> tuple[Any, bool, dict[str, str]]:
                 f"importing it ends with {type(error).__name__}: {error}",
                 'Put the code that starts the study under if __name__ == "__main__".',
             ) from error
-    return module, starts_a_study, randomness.read()
+    return module, starts_a_study
 
 
 def _standard_output_kept() -> contextlib.redirect_stdout[TextIO]:

@@ -1,9 +1,9 @@
 """Exact scores that are kept in user attributes, beside noisy ones.
 
-An attribute that equals a score before its noise was added is found whatever it looks like.
-Without such a score of this package, an attribute is suspected if it is a share of a number of
-records. A number that was rounded is a share as well, and says nothing: noisy values may be
-rounded.
+An attribute that equals a score before its noise was added is found whatever it looks like. Any
+other is suspected if it is a share of a number of records. A number that was rounded is a share as
+well, and says nothing: noisy values may be rounded. An attribute that is the same in two runs of
+the same hyperparameters may be a setting, and is never called a score.
 """
 
 from __future__ import annotations
@@ -24,16 +24,41 @@ _FEWEST_DECIMALS, _MOST_DECIMALS = 2, 8
 _RELATIVE_TOLERANCE = 1e-6
 
 
-def numbers_in(attributes: dict[str, Any]) -> dict[str, float]:
-    """Returns each number in user attributes, also in lists, dictionaries and texts, by its place.
+def scores_without_noise(runs: Sequence[CheckedRun]) -> list[str]:
+    """Returns the places of attributes that are a score without its noise in every run.
 
     Args:
-        attributes: Of a run.
+        runs: Two or more with the same hyperparameters.
     """
-    return dict(_numbers(attributes, ""))
+    return [
+        place
+        for place, values in _changing(runs)
+        if all(_is_one_of(v, _exact(run)) for v, run in zip(values, runs, strict=True))
+    ]
+
+
+def shares(runs: Sequence[CheckedRun]) -> list[str]:
+    """Returns the places of attributes that are shares of a number of records in every run.
+
+    Args:
+        runs: Two or more with the same hyperparameters.
+    """
+    return [place for place, values in _changing(runs) if are_shares(values)]
+
+
+def _changing(runs: Sequence[CheckedRun]) -> Iterator[tuple[str, list[float]]]:
+    """Yields the numbers in attributes that differ between runs and are no noisy scores."""
+    by_run = [dict(_numbers(run.attributes, "")) for run in runs]
+    for place in by_run[0]:
+        if not all(place in numbers for numbers in by_run):
+            continue
+        values = [numbers[place] for numbers in by_run]
+        if len(set(values)) > 1 and not all(map(_is_noisy, values, runs)):
+            yield place, values
 
 
 def _numbers(value: Any, place: str) -> Iterator[tuple[str, float]]:
+    """Yields each number in attributes, also in lists, dictionaries and texts, with its place."""
     if isinstance(value, dict):
         for key, inner in value.items():
             yield from _numbers(inner, f"{place}.{key}" if place else str(key))
@@ -49,35 +74,11 @@ def _numbers(value: Any, place: str) -> Iterator[tuple[str, float]]:
             return
 
 
-def scores_without_noise(runs: Sequence[CheckedRun], *, may_be_equal: bool = False) -> list[str]:
-    """Returns the places of attributes that are a score without its noise in every run.
-
-    They are not all equal, and in some run it is no rounded noisy value. The score of other
-    records may be the same by chance: in nine runs in fewer than 1 of 1,000 cases, if it is the
-    same in fewer than 46 per cent of runs.
-
-    Args:
-        runs: Two or more, with other randomness each.
-        may_be_equal: Whether they may be all equal.
-    """
-    if not all(run.scores for run in runs):
-        return []
-    by_run = [numbers_in(run.attributes) for run in runs]
-    return [
-        place
-        for place in by_run[0]
-        if all(place in numbers for numbers in by_run)
-        and (may_be_equal or len({numbers[place] for numbers in by_run}) > 1)
-        and all(_is_one_of(n[place], _exact(run)) for n, run in zip(by_run, runs, strict=True))
-        and not all(is_noisy(n[place], run) for n, run in zip(by_run, runs, strict=True))
-    ]
-
-
 def _exact(run: CheckedRun) -> list[float]:
     return [value for score in run.scores for value in score.without_noise()]
 
 
-def is_noisy(number: float, run: CheckedRun) -> bool:
+def _is_noisy(number: float, run: CheckedRun) -> bool:
     """Returns whether a number is a noisy score of a run, perhaps rounded, or in per cent."""
     values = [score.value for score in run.scores]
     values += [] if run.value is None else [run.value]
@@ -102,8 +103,12 @@ def _decimals(number: float) -> int:
 
 
 def are_shares(values: Sequence[float]) -> bool:
-    """Returns whether numbers are shares of records, not all the same, and hardly rounded ones."""
-    if len(set(values)) < 2 or not all(map(_is_share, values)):
+    """Returns whether numbers are shares of records, and hardly rounded ones.
+
+    Args:
+        values: Unequal ones.
+    """
+    if not all(map(_is_share, values)):
         return False
     decimals = max(map(_decimals, values))
     if decimals > _MOST_DECIMALS:

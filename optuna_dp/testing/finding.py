@@ -12,7 +12,7 @@ class Finding:
     Attributes:
         name: Of the kind of fault, two or three words.
         what: What was seen.
-        change: What to change.
+        change: What to write instead.
         certain: Whether it has to be changed; otherwise it is a hint to look at.
         about: What it is about, where there may be several of a kind.
     """
@@ -24,4 +24,4 @@ class Finding:
     about: str = ""
 
     def __str__(self) -> str:
-        return f"{self.name}: {self.what} {self.change}"
+        return f"{self.name}: {self.what}\n      Instead: {self.change}"

@@ -26,11 +26,16 @@ def of_arguments(objective: Callable[..., Any], count: int) -> Finding | None:
     except TypeError as error:
         name = getattr(objective, "__name__", type(objective).__name__)
         if count > 1:
-            called, change = "the trial and the records", _records_as_argument(name)
+            called = "the trial and the records"
+            change = (
+                f"`def {name}(trial, data=DATA):`, where DATA is the name that you give as "
+                "--data, such as DATA = (x, y). Then, as its first line, `x, y = data`: all that "
+                "it uses of the records comes from there. The study calls it as before."
+            )
         else:
             called = "the trial alone"
             change = (
-                "Write an objective(trial), as study.optimize calls it: it suggests what is "
+                "write an objective(trial), as study.optimize calls it: it suggests what is "
                 "tuned, trains once, and returns the score. Give --data (data=) if it takes the "
                 "records second."
             )
@@ -40,52 +45,40 @@ def of_arguments(objective: Callable[..., Any], count: int) -> Finding | None:
     return None
 
 
-def _records_as_argument(name: str) -> str:
-    """Returns how to change an objective that does not take the records.
-
-    Args:
-        name: Of the objective.
-    """
-    return (
-        f"Two lines change. First `def {name}(trial):` becomes `def {name}(trial, data=DATA):`, "
-        "where DATA is the name that you give as --data, such as DATA = (x, y). Then, as its "
-        "first line, `x, y = data`: all that it uses of the records comes from there. The study "
-        "calls it as before."
-    )
-
-
 def of_endings(runs: Sequence[CheckedRun]) -> Iterator[Finding]:
-    """Yields how runs ended otherwise than with a score, and what they left at work."""
-    failures = {run.failure for run in runs if run.kind == "failure"}
-    every_run_fails = len(failures) == 1 and all(run.kind == "failure" for run in runs)
+    """Yields how runs ended otherwise than with a score."""
     for run in runs:
         if run.kind == "failure" and not run.reads:
             yield Finding(
                 "failure",
-                f"{'Every' if every_run_fails else 'A'} run fails ({run.failure}).",
-                "Mend this first, then check again: runs that fail show little else."
-                if every_run_fails
-                else "Whether a run fails is released with it, so it must not depend on the data.",
+                f"A run fails ({run.failure}).",
+                "mend this first, then check again. Whether a run fails is released with it, so "
+                "it must not depend on the data.",
             )
         elif run.kind == "exit":
             yield Finding(
                 "exit",
                 f"A run ends the whole program ({run.failure}).",
-                "Return a score, or raise optuna.TrialPruned.",
+                "return a score, or raise optuna.TrialPruned.",
             )
         elif run.kind == "time limit":
             yield Finding(
                 "time limit",
                 f"A run had not ended after {run.seconds:.0f} seconds.",
-                "If it hangs, mend it; if it is only long, check it with fewer records or steps, "
+                "if it hangs, mend it; if it is only long, check it with fewer records or steps, "
                 "or with a larger time_limit.",
             )
-        if run.threads:
-            yield Finding(
-                "threads left",
-                f"A run leaves threads at work ({', '.join(run.threads)}).",
-                "Join them before the run ends: what they do later belongs to no run.",
-            )
+
+
+def of_no_fidelity(runs: Sequence[CheckedRun]) -> Iterator[Finding]:
+    """Yields what an objective under a plan lacks that never asks what it may spend."""
+    if not any(run.asked for run in runs):
+        yield Finding(
+            "fidelity not asked",
+            "A run of a study with a budget never calls odp.fidelity(trial).",
+            "run = odp.fidelity(trial), and train with the noise and the steps of run: they "
+            "change from run to run.",
+        )
 
 
 def of_reads(runs: Sequence[CheckedRun]) -> Iterator[Finding]:
@@ -95,7 +88,35 @@ def of_reads(runs: Sequence[CheckedRun]) -> Iterator[Finding]:
         yield Finding(
             "other trials",
             f"A run reads other trials of its study ({', '.join(reads)}).",
-            "Use nothing in the objective but its own trial: no best value so far, no warm start.",
+            "use nothing in the objective but its own trial: no best value so far, no warm start.",
+        )
+
+
+def of_seeds(runs: Sequence[CheckedRun]) -> Iterator[Finding]:
+    """Yields seeds that make two runs draw the same.
+
+    A training by ``odp.train`` draws batches and noise elsewhere: there a seed does no harm.
+    """
+    first, second = runs
+    names = [name for name in first.states if first.states[name] == second.states.get(name)]
+    if names and not all(run.is_enforced for run in runs):
+        yield Finding(
+            "fixed seed",
+            f"Two runs leave the generator of {' and '.join(names)} in the same state.",
+            "take the seed out (torch.manual_seed, np.random.seed, seed_everything): noise that "
+            "repeats is no noise. Draw a split or first weights with another generator than "
+            "noise and batches.",
+        )
+
+
+def of_privacy_warnings(runs: Sequence[CheckedRun]) -> Iterator[Finding]:
+    """Yields what other libraries warned of: that their own guarantee does not hold."""
+    for text in dict.fromkeys(text for run in runs for text in run.privacy_warnings):
+        yield Finding(
+            "privacy warning",
+            f"A library warned that its guarantee does not hold. {text}",
+            "give it what it asks for: bounds and norms of the data that are public.",
+            about=text,
         )
 
 
@@ -109,7 +130,7 @@ def of_conduct(runs: Sequence[CheckedRun]) -> Iterator[Finding]:
             yield Finding(
                 "refused at release",
                 f"release() refuses such a run: {run.judgement.refusal}",
-                "No word of the curator's changes that.",
+                "change the objective. No word of the curator's makes release() accept it.",
             )
             return
         if run.judgement.not_compared is not None:
@@ -117,32 +138,26 @@ def of_conduct(runs: Sequence[CheckedRun]) -> Iterator[Finding]:
                 "not compared",
                 "release() refuses such a run unless you vouch for it: "
                 f"{run.judgement.not_compared}",
-                "Otherwise say why the plan is kept: release(study, vouched='...').",
+                "or say why the plan is kept: release(study, vouched='...').",
                 certain=False,
             )
             return
 
 
-def of_other_data(words: str, run: CheckedRun, base: CheckedRun) -> Iterator[Finding]:
-    """Yields what a run on made-up data shows."""
+def of_record_left_out(run: CheckedRun, base: CheckedRun) -> Iterator[Finding]:
+    """Yields a failure that one record decides.
+
+    Args:
+        run: A run on all records but one.
+        base: A run on all records.
+    """
     if run.failure and not base.failure:
         yield Finding(
             "failure on data",
-            f"A run fails if {words} ({run.failure}).",
-            "Whether a run fails is released with it: handle such data, or exclude them by a rule "
-            "fixed beforehand.",
-            about=words,
+            f"A run fails if one record is missing ({run.failure}).",
+            "handle such data, or exclude them by a rule fixed beforehand: whether a run fails is "
+            "released with it.",
         )
-
-
-def of_no_fidelity() -> Finding:
-    """Returns what an objective lacks that never asks what it may spend."""
-    return Finding(
-        "fidelity not asked",
-        "A run of a study with a budget never calls odp.fidelity(trial).",
-        "Train with the noise and the steps of run = odp.fidelity(trial): they change from run to "
-        "run.",
-    )
 
 
 def of_no_main_guard() -> Finding:
@@ -150,6 +165,7 @@ def of_no_main_guard() -> Finding:
     return Finding(
         "no main guard",
         "Importing the script starts its study; it was stopped before the first trial.",
-        'Put what starts the study under if __name__ == "__main__": workers and checks import '
+        'put what starts the study under if __name__ == "__main__": workers and checks import '
         "the script.",
+        certain=False,
     )

@@ -16,45 +16,65 @@ from optuna_dp.testing.finding import Finding
 from optuna_dp.testing.source_statistics import statistics_of_records
 from optuna_dp.testing.source_syntax import called, in_words
 
-# Calls by the last part of their name: the kind of hint, what may be wrong, and what to do.
-_CALLS = {
-    "fit_transform": (
+# What is fitted to records, by the last part of its name.
+_FITTED = {
+    *("fit_transform", "fit_resample", "adapt", "get_dummies", "factorize", "qcut", "groupby"),
+    *("StandardScaler", "MinMaxScaler", "MaxAbsScaler", "RobustScaler", "PowerTransformer"),
+    *("QuantileTransformer", "PCA", "TruncatedSVD", "KMeans", "SimpleImputer", "KNNImputer"),
+    *("IterativeImputer", "SelectKBest", "SelectPercentile", "SelectFromModel", "RFE"),
+    *("VarianceThreshold", "TargetEncoder", "OrdinalEncoder", "OneHotEncoder", "LabelEncoder"),
+    *("LabelBinarizer", "KBinsDiscretizer", "CountVectorizer", "TfidfVectorizer", "SMOTE"),
+    *("RandomOverSampler", "RandomUnderSampler", "ADASYN", "compute_class_weight"),
+    *("compute_sample_weight", "build_vocab_from_iterator", "train_new_from_iterator"),
+}
+# What reads which values there are.
+_DISTINCT = {"unique", "nunique", "value_counts", "unique_consecutive", "bincount"}
+_STOPS = {"EarlyStopping", "ReduceLROnPlateau"}
+
+# The kind of hint, names of calls that give it, what may be wrong, and what to write instead.
+_CALLS = (
+    (
         "fitted preprocessing",
-        "computes statistics of the records that it is given. Of private records they have no "
-        "noise, and no guarantee covers them.",
-        "Scale by public constants, or fit on public records.",
+        _FITTED,
+        "Statistics of private records have no noise, and no guarantee covers them.",
+        "scale by public constants, name the categories and the words in a public list, fill "
+        "gaps by a public value; or fit on public records.",
     ),
-    "train_test_split": (
+    (
+        "values of the records",
+        _DISTINCT,
+        "Which values or classes there are is read off the records. A record may be the only one "
+        "of its class, and then changes the shape of the model.",
+        "write the classes down: CLASSES = 10, or a public list of names.",
+    ),
+    (
+        "early stop",
+        _STOPS,
+        "A score decides how the training goes on. If it is of private records and has no noise, "
+        "no guarantee covers it.",
+        "take all steps of the run with a schedule that was fixed before, and keep the last "
+        "weights.",
+    ),
+    (
+        "checkpoint",
+        {"load_state_dict"},
+        "An earlier state of the model may come back. If a score without noise decided which, no "
+        "guarantee covers it.",
+        "keep the last weights, or an average of the last ones.",
+    ),
+    (
         "split of the records",
-        "decides by position, or with stratify= by all labels, which records are held back: one "
-        "record then moves others.",
-        "Use optuna_dp.partition, which places each record by itself, or a split that was public "
+        {"train_test_split"},
+        "Which records are held back is decided by position, or with stratify= by all labels: one "
+        "record more moves others.",
+        "optuna_dp.partition, which places each record by itself, or a split that was public "
         "before.",
     ),
-    "load_state_dict": (
-        "checkpoint",
-        "may take back an earlier state of the model. If a score without noise decided which, no "
-        "guarantee covers it.",
-        "Keep the last weights, or an average of the last ones.",
-    ),
-    "EarlyStopping": (
-        "early stop",
-        "ends a training by a score. If the score is of private records and has no noise, no "
-        "guarantee covers it.",
-        "Take all steps of the run, and keep the last weights.",
-    ),
-}
-# What is fitted to records by a call of its own, ``fit``.
-_CALLS |= dict.fromkeys(
-    [
-        *("StandardScaler", "MinMaxScaler", "MaxAbsScaler", "RobustScaler", "PowerTransformer"),
-        *("QuantileTransformer", "PCA", "SimpleImputer", "KNNImputer", "SelectKBest"),
-    ],
-    _CALLS["fit_transform"],
 )
 # What a loop that trains calls, and what keeps the weights of a moment.
 _TRAINS = {"backward", "step"}
 _KEEPS = {"state_dict", "save", "save_pretrained", "save_checkpoint"}
+_KEEPS_BEST = {"load_best_model_at_end", "restore_best_weights", "save_best_only"}
 # Noisy scores, which are divided by a public number.
 _SCORES = {"private_accuracy", "private_mean", "score"}
 # Results of a study, plots of them, and what makes a release of them.
@@ -91,30 +111,40 @@ def hints_in_source(source: str) -> list[Finding]:
     except SyntaxError:
         return []
     hints = []
+    compared = {
+        inner
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Compare)
+        for inner in ast.walk(node)
+    }
     calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call)]
-    hinted: set[tuple[str, int]] = set()
-    for name, (kind, problem, change) in _CALLS.items():
-        places = {(kind, call.lineno) for call in calls if called(call) == name} - hinted
-        lines = sorted(line for _, line in places)
-        hinted |= places
-        if lines:
-            hints.append(
-                Finding(kind, f"{name} ({in_words(lines)}) {problem}", change, False, name)
-            )
-    hints += _in_training_loops(tree, {hint.name for hint in hints})
-    hints += _of_sizes(calls)
-    hints += _kept_across_runs(tree)
+    for kind, names, problem, change in _CALLS:
+        # What is only compared with a number shapes no model.
+        found = [
+            call
+            for call in calls
+            if called(call) in names and call not in compared and not _is_public(call)
+        ]
+        if found:
+            lines = sorted({call.lineno for call in found})
+            words = ", ".join(sorted({called(call) for call in found}))
+            hints.append(Finding(kind, f"{words} ({in_words(lines)}). {problem}", change, False))
     hints += statistics_of_records(tree)
-    hints += _unreleased_results(tree, calls)
+    hints += _in_training_loops(tree, {hint.name for hint in hints})
+    hints += _best_models(calls)
+    hints += _kept_across_runs(tree)
+    hints += _of_sizes(calls)
     hints += _searched_costs(calls)
-    lines = sorted({call.lineno for call in calls if _has_literal_seed(call)})
+    hints += _unreleased_results(tree, calls)
+    seeds = _numbers_at_the_top(tree)
+    lines = sorted({call.lineno for call in calls if _has_literal_seed(call, seeds)})
     if lines:
         hints.append(
             Finding(
                 "literal seed",
                 f"A number in the source is a seed ({in_words(lines)}). If noise or batches come "
                 "from it, whoever reads the source can repeat and subtract them.",
-                "Take the seed out, unless it is of public things only, such as a split or the "
+                "take the seed out, unless it is of public things only, such as a split or the "
                 "first weights.",
                 certain=False,
                 about="literal seed",
@@ -161,7 +191,7 @@ def _in_training_loops(tree: ast.AST, hint_names: set[str]) -> Iterator[Finding]
             "checkpoint",
             f"The training keeps the weights on a condition ({in_words(sorted(keeps))}). If a "
             "score without noise decides, no guarantee covers it.",
-            "Keep the last weights, or an average of the last ones.",
+            "keep the last weights, or an average of the last ones.",
             certain=False,
             about="kept on a condition",
         )
@@ -170,10 +200,36 @@ def _in_training_loops(tree: ast.AST, hint_names: set[str]) -> Iterator[Finding]
             "early stop",
             f"The training ends on a condition ({in_words(sorted(stops))}). If a score or a loss "
             "of private records decides, no guarantee covers it.",
-            "Take all steps of the run, and keep the last weights.",
+            "take all steps of the run, and keep the last weights.",
             certain=False,
             about="ends on a condition",
         )
+
+
+def _best_models(calls: list[ast.Call]) -> Iterator[Finding]:
+    """Yields a hint at libraries that are told to keep the best model by a score."""
+    lines = sorted(
+        keyword.value.lineno
+        for call in calls
+        for keyword in call.keywords
+        if keyword.arg in _KEEPS_BEST
+        and isinstance(keyword.value, ast.Constant)
+        and keyword.value.value is True
+    )
+    if lines:
+        yield Finding(
+            "checkpoint",
+            f"The training keeps the best model by a score ({in_words(lines)}). If the score is "
+            "of private records and has no noise, no guarantee covers it.",
+            "keep the last weights, or an average of the last ones.",
+            certain=False,
+            about="the best model",
+        )
+
+
+def _is_public(call: ast.Call) -> bool:
+    """Returns whether a call is given its categories by the program."""
+    return any(keyword.arg in {"categories", "minlength"} for keyword in call.keywords)
 
 
 def _of_sizes(calls: list[ast.Call]) -> Iterator[Finding]:
@@ -190,7 +246,7 @@ def _of_sizes(calls: list[ast.Call]) -> Iterator[Finding]:
             "size of the score",
             f"A score is divided by the length of an array ({in_words(lines)}). If a record may "
             "be added or removed, the number of private records is private.",
-            "Give a number that was fixed beforehand: size=1000, not size=len(y).",
+            "a number that was fixed beforehand: size=1000, not size=len(y).",
             certain=False,
             about="the length of an array",
         )
@@ -235,7 +291,7 @@ def _kept_across_runs(tree: ast.AST) -> Iterator[Finding]:
             "The objective keeps the better of two in a variable that outlives the run "
             f"({in_words(sorted(lines))}). If a later run starts with it, or scores it, no "
             "guarantee covers that run.",
-            "Make what a run uses inside the objective. The best run is chosen by release().",
+            "make what a run uses inside the objective. The best run is chosen by release().",
             certain=False,
             about="kept across runs",
         )
@@ -266,7 +322,7 @@ def _unreleased_results(tree: ast.AST, calls: list[ast.Call]) -> Iterator[Findin
             f"Results of the study are shown or used ({in_words(sorted(lines))}), and release() "
             "is not called in the source. A guarantee covers what release() returns, and nothing "
             "else.",
-            "Show and use what odp.release(study) returns: release.params, release.value.",
+            "release = odp.release(study), and then release.params, release.value.",
             certain=False,
             about="unreleased results",
         )
@@ -288,7 +344,7 @@ def _searched_costs(calls: list[ast.Call]) -> Iterator[Finding]:
             "searched cost",
             f"A hyperparameter is called like what a run spends ({in_words(lines)}). Every run is "
             "charged for the one event that is stated.",
-            "Fix it for all runs, or state the worst of all: odp.worst_case(...).",
+            "fix it for all runs, or state the worst of all: odp.worst_case(...).",
             certain=False,
             about="searched cost",
         )
@@ -346,11 +402,25 @@ def _calls_one_of(tree: ast.AST, names: set[str]) -> bool:
     return any(isinstance(node, ast.Call) and called(node) in names for node in ast.walk(tree))
 
 
-def _has_literal_seed(call: ast.Call) -> bool:
+def _numbers_at_the_top(tree: ast.Module) -> set[str]:
+    """Returns the names that are whole numbers, such as ``SEED = 42``."""
+    return {
+        target.id
+        for statement in tree.body
+        if isinstance(statement, ast.Assign) and _is_whole(statement.value)
+        for target in statement.targets
+        if isinstance(target, ast.Name)
+    }
+
+
+def _has_literal_seed(call: ast.Call, numbers: set[str]) -> bool:
     name = called(call)
     if name in _SEEDED_WITHOUT_HARM:
         return False
-    return any(map(_is_whole, _seeds(call, name)))
+    return any(
+        _is_whole(seed) or (isinstance(seed, ast.Name) and seed.id in numbers)
+        for seed in _seeds(call, name)
+    )
 
 
 def _seeds(call: ast.Call, name: str) -> Iterator[ast.expr]:

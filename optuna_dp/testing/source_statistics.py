@@ -17,33 +17,71 @@ _PRIVATE = {"tools", "dp", "diffprivlib"}
 
 
 def statistics_of_records(tree: ast.Module) -> Iterator[Finding]:
-    """Yields a hint at numbers that are computed from all of an array at the top of a file.
+    """Yields a hint at numbers that are computed from all of an array.
 
-    These are extremes, also with arithmetic as in ``x.min() * 0.9``; quantiles; and a mean and a
-    standard deviation in one expression, as in ``x.mean() + 3 * x.std()``.
+    At the top of a file these are extremes, also with arithmetic as in ``x.min() * 0.9``;
+    quantiles; and a mean and a standard deviation in one expression. In functions, where scores
+    and losses have them, too, they are extremes, quantiles and spreads over the first axis, which
+    is that of the records, and ``(x - x.mean()) / x.std()``.
 
     Args:
         tree: The whole source.
     """
-    lines = set()
-    for statement in _at_the_top(tree.body):
-        for expression in _expressions(statement):
-            calls = [node for node in ast.walk(expression) if isinstance(node, ast.Call)]
-            names = {called(call) for call in calls if _is_of_an_array(call)}
-            is_scale = bool(names & _CENTRES) and bool(names & _SPREADS)
-            if names & (_EXTREMES | _QUANTILES) or is_scale:
-                lines.add(expression.lineno)
+    lines = {
+        expression.lineno
+        for statement in _at_the_top(tree.body)
+        for expression in _expressions(statement)
+        if _names(expression) & (_EXTREMES | _QUANTILES) or _has_scale(expression)
+    }
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            lines |= {
+                inner.lineno
+                for inner in ast.walk(node)
+                if isinstance(inner, ast.expr) and (_is_scaled(inner) or _is_over_records(inner))
+            }
     if lines:
         yield Finding(
             "statistics of the records",
             f"A bound or a scale is computed from an array ({in_words(sorted(lines))}). If the "
             "array holds private records, no guarantee covers it, also if it was widened or "
             "rounded.",
-            "Give what is possible at all (an age of 0 to 120), the range of a public table, or a "
+            "what is possible at all (an age of 0 to 120), the range of a public table, or a "
             "private estimate that the event charges for.",
             certain=False,
-            about="computed at the top",
         )
+
+
+def _names(expression: ast.AST) -> set[str]:
+    """Returns the names of the methods of arrays that an expression calls."""
+    calls = [node for node in ast.walk(expression) if isinstance(node, ast.Call)]
+    return {called(call) for call in calls if _is_of_an_array(call)}
+
+
+def _has_scale(expression: ast.AST) -> bool:
+    names = _names(expression)
+    return bool(names & _CENTRES) and bool(names & _SPREADS)
+
+
+def _is_scaled(node: ast.AST) -> bool:
+    """Returns whether an expression is like ``(x - x.mean()) / x.std()``."""
+    return (
+        isinstance(node, ast.BinOp)
+        and isinstance(node.op, ast.Div)
+        and bool(_names(node.left) & _CENTRES)
+        and bool(_names(node.right) & _SPREADS)
+    )
+
+
+def _is_over_records(node: ast.AST) -> bool:
+    """Returns whether a call is like ``x.std(0)`` or ``np.quantile(x, 0.9, axis=0)``."""
+    if not isinstance(node, ast.Call) or not _is_of_an_array(node):
+        return False
+    if called(node) not in _EXTREMES | _QUANTILES | _SPREADS:
+        return False
+    # The first argument of a method; np.std(0) is nobody's.
+    axes = [*node.args[:1], *(k.value for k in node.keywords if k.arg in {"axis", "dim"})]
+    return any(isinstance(axis, ast.Constant) and axis.value == 0 for axis in axes)
 
 
 def _at_the_top(statements: list[ast.stmt]) -> Iterator[ast.stmt]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 import math
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
@@ -20,7 +20,6 @@ from dp_accounting import dp_event
 from optuna_dp import scoring
 from optuna_dp.accounting.kinds.approximate import ApproximateDpEvent
 from optuna_dp.accounting.kinds.worst_case import WorstCaseDpEvent
-from optuna_dp.testing.stated_training import trainings_in
 
 
 class NoisyScore(NamedTuple):
@@ -89,74 +88,33 @@ def _put(function: Any, in_place_of: Any) -> None:
             names["private_mean"] = function
 
 
-class PaidScores(NamedTuple):
-    """What an event pays for beside its DP-SGD training.
-
-    Attributes:
-        precision: Sum of 1/s^2 over Gaussian answers of noise multiplier s.
-        answers: How many answers of this kind there are.
-        is_known: Whether no other part might pay for a score as well.
-    """
-
-    precision: float
-    answers: int
-    is_known: bool
-
-
-def paid_scores(event: Any, accounted: int = 0) -> PaidScores:
-    """Returns what an event pays for beside its training.
-
-    Args:
-        event: Of one run.
-        accounted: How many of its (epsilon, delta) parts are known to be of trainings.
-    """
-    if isinstance(event, WorstCaseDpEvent):
-        return max((paid_scores(part, accounted) for part in event.events), key=_most)
-    parts = list(_leaves(event, 1))
-    opaque = sum(count for part, count in parts if _precision(part) is None)
-    approximate = sum(count for part, count in parts if isinstance(part, ApproximateDpEvent))
-    precisions = [(p, count) for part, count in parts if (p := _precision(part))]
-    return PaidScores(
-        math.fsum(p * count for p, count in precisions),
-        sum(count for _, count in precisions),
-        opaque <= min(approximate, accounted),
-    )
-
-
-def spent_precision(scores: list[NoisyScore]) -> float:
+def spent_precision(scores: Sequence[NoisyScore]) -> float:
     """Returns the sum of 1/s^2 over scores of noise multiplier s."""
     return math.fsum(score.noise_multiplier**-2 for score in scores)
 
 
-def _most(paid: PaidScores) -> tuple[bool, float]:
-    return not paid.is_known, paid.precision
+def paid_precision(event: Any) -> float:
+    """Returns the sum of 1/s^2 over the scores that an event pays for.
 
+    It is inf if a part may pay for a score and does not tell how much.
 
-def _leaves(event: Any, count: int) -> Iterator[tuple[Any, int]]:
-    """Yields each part of an event with how often it is composed, and no DP-SGD training."""
+    Args:
+        event: Of one run.
+    """
+    if isinstance(event, WorstCaseDpEvent):
+        return max(paid_precision(part) for part in event.events)
     if isinstance(event, dp_event.ComposedDpEvent):
-        for part in event.events:
-            yield from _leaves(part, count)
-    elif isinstance(event, dp_event.SelfComposedDpEvent):
-        yield from _leaves(event.event, count * int(event.count))
-    elif not isinstance(event, dp_event.PoissonSampledDpEvent) or not _is_a_step(event):
-        yield event, count
-    elif count == 1:
-        yield event, count  # One step, or a score of a sample of the records: nobody knows.
-
-
-def _is_a_step(event: dp_event.PoissonSampledDpEvent) -> bool:
-    """Returns whether a part is a step of DP-SGD, which pays for no score."""
-    return bool(trainings_in(dp_event.SelfComposedDpEvent(event, 1)))
-
-
-def _precision(event: Any) -> float | None:
-    """Returns the 1/s^2 that a part pays for; None if it might pay, and that cannot be read."""
+        return math.fsum(paid_precision(part) for part in event.events)
+    if isinstance(event, dp_event.SelfComposedDpEvent):
+        if isinstance(event.event, dp_event.PoissonSampledDpEvent):
+            return 0.0  # the steps of a training
+        return int(event.count) * paid_precision(event.event)
     if isinstance(event, dp_event.GaussianDpEvent):
         return float(event.noise_multiplier) ** -2 if event.noise_multiplier else math.inf
     if isinstance(event, dp_event.ZCDpEvent):
         return 2.0 * float(event.rho)
-    if isinstance(event, (dp_event.NoOpDpEvent, dp_event.LaplaceDpEvent)):
+    if isinstance(event, dp_event.NoOpDpEvent | dp_event.LaplaceDpEvent):
         return 0.0
     # Pure differential privacy never pays for a Gaussian answer.
-    return 0.0 if isinstance(event, ApproximateDpEvent) and event.delta == 0 else None
+    is_pure = isinstance(event, ApproximateDpEvent) and event.delta == 0
+    return 0.0 if is_pure else math.inf

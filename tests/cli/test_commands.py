@@ -232,7 +232,7 @@ def test_the_demo_shows_plan_check_other_ways_and_statement(
     for words in (
         "batches of 361 and 150 steps by accounting",
         "a learning rate that is rehearsed on made-up pixels",
-        "nothing found, which proves nothing",
+        "Nothing found in 3 runs",
         "a model with noisy accuracy 0.",
         "usual rate, 0.1",
         "and batch: this plan",

@@ -59,7 +59,7 @@ def _is_in_source(place: Path, parts: list[str]) -> bool:
 def test_a_name_that_is_gone_is_found() -> None:
     assert _exists("plan_budget")
     assert _exists("BudgetPlan.from_json")
-    assert _exists("testing.audit_training")
+    assert _exists("testing.audit_procedure")
     assert not _exists("PilotSampler")
     assert not _exists("testing.audit_everything")
 
