@@ -90,7 +90,6 @@ class Trainings:
                 learning_rate=rate,
                 schedule=odp.Schedule("constant"),
                 clipping_norm=norm,
-                secure_noise=False,
             )
         with torch.no_grad():
             logits = torch.cat([model(part) for part in self.test_images.split(CHUNK)])
