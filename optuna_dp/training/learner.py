@@ -194,9 +194,10 @@ def chunks_of(indices: npt.NDArray[np.int64], chunk_size: int, period: int = 1) 
         for remainder in range(period):
             members = np.flatnonzero(remainders == remainder)
             places[members] = remainder + period * np.arange(len(members))
-    numbers = places // chunk_size
-    for number in range(numbers.max(initial=-1) + 1):
-        members = np.flatnonzero(numbers == number)
+    order = np.argsort(places, kind="stable")
+    numbers = places[order] // chunk_size
+    ends = np.searchsorted(numbers, np.arange(1, numbers.max(initial=-1) + 2))
+    for members in np.split(order, ends[:-1]) if len(indices) else []:
         yield Chunk(indices[members], places[members] % chunk_size)
 
 
