@@ -24,7 +24,6 @@ PRIVATE = re.compile(r"\b_[A-Za-z]\w*")
 # Names that Optuna has as well, used of something else: by file.
 ELSEWHERE = {
     "distributed/served.py": {"_replace"},  # of a named tuple
-    "opacus/fingerprints.py": {"_modules"},  # of PyTorch's modules
     "planning/target_search.py": {"_replace"},  # of a named tuple
 }
 # Imported for the type checker only: nothing fails without them.

@@ -193,9 +193,9 @@ def unused_accountant(trial: optuna.Trial) -> float:
 
 def replaced_score(trial: optuna.Trial) -> float:
     plan = odp.plan_budget(
-        epsilon=3.0, run=lambda noise, steps: odp.gaussian(noise), steps=1, pilots=0, score=None
+        epsilon=3.0, run=lambda noise, steps: odp.gaussian(noise), steps=1, pilots=1
     )
-    replace(plan, score="training")
+    replace(plan, score=None)
     raise AssertionError
 
 
@@ -225,7 +225,7 @@ PROGRAMS = [
     Program("12", "numbers of a plan, not of a run", "6.16", numbers_of_the_plan, PILOTS),
     Program("13", "an engine of one's own, never compared", "as it is", never_compared),
     Program("14", "an accountant without a step", "a label", unused_accountant),
-    Program("15", "`dataclasses.replace(plan, score=...)`", "4.07", replaced_score),
+    Program("15", "`dataclasses.replace(plan, score=None)`", "4.07", replaced_score),
 ]  # fmt: skip
 
 

@@ -98,6 +98,14 @@ class BudgetPlan(Record):
             from optuna_dp.accounting.units import check_relation
 
             check_relation(self.event, self.neighboring_relation)
+        runs = (*self.paid_pilots, self.paid_last)
+        if self.score is None and any(run.score_noise_multiplier is not None for run in runs):
+            raise InvalidArgumentError(
+                "score",
+                None,
+                "scores would be computed without noise, and the plan was made for scores with it",
+                "Make another plan with optuna_dp.plan_budget(score=None, ...).",
+            )
         if not all(map(self._is_as_stated, (*self.paid_pilots, self.paid_last))):
             raise InvalidArgumentError(
                 "event",

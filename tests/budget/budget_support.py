@@ -26,8 +26,12 @@ def budget(
 ) -> BudgetPlan:
     """A plan of Gaussian runs, made without a search for its noise."""
     noises = [32.0 / 2**i for i in range(len(sizes))]
-    runs = [PaidRuns(n, s, 10, 8.0, odp.gaussian(s)) for n, s in zip(sizes, noises, strict=True)]
-    last_score = 4.0 if score_final else None
+    pilot_score = None if score is None else 8.0
+    runs = [
+        PaidRuns(n, s, 10, pilot_score, odp.gaussian(s))
+        for n, s in zip(sizes, noises, strict=True)
+    ]
+    last_score = 4.0 if score_final and score is not None else None
     last = PaidRuns(1 + spare_runs, 2.0, 10, last_score, odp.gaussian(2.0))
     return BudgetPlan(
         epsilon=8.0,

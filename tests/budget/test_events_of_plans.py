@@ -53,6 +53,15 @@ def test_nor_whose_records_are_scored() -> None:
         odp.BudgetPlan.from_json(data)
 
 
+def test_nor_is_the_noise_of_its_scores_left_out() -> None:
+    plan = odp.plan_budget(
+        epsilon=3.0, run=lambda noise, steps: odp.gaussian(noise), steps=7, pilots=2
+    )
+    for with_noise in (PLAN, plan):
+        with pytest.raises(InvalidArgumentError, match="without noise"):
+            dataclasses.replace(with_noise, score=None)
+
+
 def test_other_plans_may_be_made_of_the_same_runs() -> None:
     more = dataclasses.replace(PLAN, paid_last=dataclasses.replace(PLAN.paid_last, count=3))
     assert odp.BudgetPlan.from_json(json.loads(json.dumps(more.to_json()))) == more
