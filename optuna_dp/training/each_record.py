@@ -184,7 +184,7 @@ class EachRecord:
         if self._is_testing:  # Weights of zero would hide how sums are ordered.
             generator = torch.Generator().manual_seed(0)
             for weight in weights.values():
-                noise = torch.randn(weight.shape, generator=generator)
+                noise = torch.randn(weight.shape, generator=generator, device="cpu")
                 weight += (_TEST_NOISE * noise).to(weight.device, weight.dtype)
         return weights
 
@@ -341,7 +341,8 @@ def made_up_records(parts: tuple[Any, ...], count: int, seed: int) -> tuple[Any,
         shape = (count, *part.shape[1:])
         if not part.is_floating_point():
             return part.new_zeros(shape)
-        return torch.rand(shape, generator=generator).to(part.device, part.dtype)
+        numbers = torch.rand(shape, generator=generator, device="cpu")
+        return numbers.to(part.device, part.dtype)
 
     return tuple(mapped(of_part, part) for part in parts)
 
@@ -372,7 +373,8 @@ def fingerprints(rows: Rows) -> torch.Tensor:
         bits = part.contiguous().view(_WHOLE[part.element_size()])
         for left in range(0, bits.shape[1], _COLUMNS):
             piece = bits[:, left : left + _COLUMNS].to(torch.int64)
-            odd = torch.randint(2**62, (piece.shape[1],), generator=generator) * 2 + 1
+            width = (piece.shape[1],)
+            odd = 2 * torch.randint(2**62, width, generator=generator, device="cpu") + 1
             total += (piece * odd.to(piece.device)).sum(1)  # Overflows wrap around.
     return total
 

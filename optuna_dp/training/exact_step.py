@@ -128,7 +128,8 @@ class ExactStep:
         """Returns the sum of the rows of a part, multiplied and rounded."""
         library = _library_of(part)
         count, numbers = part.shape
-        columns = min(numbers, _COLUMNS if _is_on_processor(part) else _COLUMNS_OF_DEVICES)
+        columns = _COLUMNS if _is_on_processor(part) else _COLUMNS_OF_DEVICES
+        columns = max(1, min(numbers, columns))  # A parameter may have no numbers.
         scratch = library.empty_like(part[: self.rows, :columns])
         factors = _cast(factors, part.dtype)[:, None]
         total = _zeros(part, numbers)
@@ -199,7 +200,7 @@ def rounded_gaussians(count: int, deviation: float, library: Any = np) -> Array:
         deviation: Their standard deviation before they are rounded.
         library: numpy or torch, whose functions compute them.
     """
-    pieces = [library.zeros(0, dtype=library.float64)]
+    pieces = [_gaussians(0, library)]
     for start in range(0, count, _GAUSSIANS_AT_A_TIME):
         size = min(_GAUSSIANS_AT_A_TIME, count - start)
         pieces.append(library.round(deviation * _gaussians(size, library)))

@@ -174,9 +174,10 @@ class OwnModel(Rehearsable):
         precision = self._trained[0].dtype
 
         def moved(array: Any) -> torch.Tensor:
-            tensor = torch.as_tensor(array).detach()
+            # A script may have set another device for what is made without one.
+            tensor = torch.as_tensor(array, device=self.device).detach()
             dtype = precision if tensor.is_floating_point() else tensor.dtype
-            return tensor.to(self.device, dtype)
+            return tensor.to(dtype)
 
         return mapped(moved, arrays)
 

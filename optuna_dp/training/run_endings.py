@@ -63,7 +63,7 @@ class AccountantReading:
         self.trial = trial
         self._sources = tuple(sources)
         self.first = self._read()
-        # An event that the objective wrote is compared like others, and named as such.
+        # An event that the objective wrote is no accountant's record.
         self.is_stated = any(map(is_stated, self._sources))
 
     def _read(self) -> dp_event.DpEvent:

@@ -138,6 +138,12 @@ def test_the_parts_of_a_row_are_clipped_together(arrays: Callable[[Any], Any]) -
     assert np.array_equal(summed(step, arrays(rows[:, :5]), arrays(rows[:, 5:])), whole)
 
 
+def test_a_parameter_may_have_no_numbers(arrays: Callable[[Any], Any]) -> None:
+    step = ExactStep(1.0, 1.0, 5)
+    totals = step.sum_of([arrays(np.zeros((3, 0))), arrays(np.ones((3, 5)))])
+    assert [len(noisy) for noisy in step.with_noise(totals)] == [0, 5]
+
+
 def test_sixty_four_rows_of_one_norm_add_exactly(arrays: Callable[[Any], Any]) -> None:
     step = ExactStep(1.0, 1.0, 1)
     (one,) = summed(step, arrays(np.full((1, 1), 5.0, dtype=np.float32)))

@@ -89,6 +89,21 @@ def test_a_rate_is_found_for_an_lstm_and_a_normed_model_with_inputs() -> None:
     assert train(model, inputs=torch.rand(16, 4)).rehearsal is not None
 
 
+def test_another_default_device_or_precision_and_no_gradients_around_a_training() -> None:
+    """As after ``torch.set_default_device("cuda")`` with a model on the processor."""
+    model = nn.Sequential(nn.Linear(4, 8), nn.Dropout(0.1), nn.Linear(8, 3))
+    with torch.device("meta"):
+        assert train(model, score="accuracy").score is not None
+    with torch.no_grad():
+        assert train(model, (X.numpy(), Y.numpy()), score="accuracy").score is not None
+    before = torch.get_default_dtype()
+    try:
+        torch.set_default_dtype(torch.float64)
+        assert train(model, score="accuracy").score is not None
+    finally:
+        torch.set_default_dtype(before)
+
+
 def test_settings_in_a_dictionary_are_no_records() -> None:
     settings = {"width": 8, "weights": torch.ones(3), "data": "adult"}
     with warnings.catch_warnings():
