@@ -1,0 +1,269 @@
+"""Tables as they come: data frames of pandas and Polars, mappings, and arrays."""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from optuna_dp.errors import Described, InvalidArgumentError
+
+
+def is_frame(rows: Any) -> bool:
+    """Returns whether rows are a data frame of pandas or Polars."""
+    return hasattr(rows, "columns") and hasattr(rows, "to_numpy")
+
+
+def length_of(rows: Any) -> int:
+    """Returns how many rows there are."""
+    return len(next(iter(rows.values())) if isinstance(rows, Mapping) else rows)
+
+
+def names_of(rows: Any) -> list[str] | None:
+    """Returns the names of the columns; None if the rows are an array, which has none."""
+    if is_frame(rows):
+        return [*rows.columns]
+    return [*rows] if isinstance(rows, Mapping) else None
+
+
+def columns_of(rows: Any, names: Sequence[str]) -> dict[str, npt.NDArray[Any]]:
+    """Returns some columns by name, each of shape (n,).
+
+    Args:
+        rows: A data frame, a mapping from names to columns, or an array (n, columns) with the
+            columns in the order of the names.
+        names: The columns.
+
+    Raises:
+        InvalidArgumentError: If it is nothing of the kind, or a column is not there.
+    """
+    own_names = names_of(rows)
+    if own_names is None:
+        values = _table_of(rows) if isinstance(rows, list | tuple) else array_of(rows)
+        if values.ndim != 2 or values.shape[1] != len(names):
+            raise InvalidArgumentError(
+                "rows",
+                Described(f"an array of shape {values.shape}"),
+                f"it must have one column for each of the schema's {len(names)}",
+                "Give a data frame, or an array with the schema's columns in their order. If the "
+                "target is an array of its own: schema.encode(x, y).",
+            )
+        return {name: values[:, place] for place, name in enumerate(names)}
+    missing = [name for name in names if name not in own_names]
+    if missing:
+        raise InvalidArgumentError(
+            "rows",
+            Described(f"a table without {', '.join(map(repr, missing))}"),
+            "the schema has these columns",
+            f"The table has {', '.join(map(repr, own_names))}.",
+        )
+    columns = {name: column_of(rows[name]) for name in names}
+    lengths = {column.shape for column in columns.values()}
+    if len(lengths) != 1 or len(next(iter(lengths))) != 1:
+        raise InvalidArgumentError(
+            "rows", Described(f"columns of shapes {sorted(lengths)}"), "all must have one length"
+        )
+    return columns
+
+
+def column_of(values: Any) -> npt.NDArray[Any]:
+    """Returns a column as an array, shape (n,).
+
+    Values of a list stay as they are: numpy would make texts of numbers beside a text, and it
+    refuses lists of unequal lengths, so what one value becomes would depend on the others.
+    """
+    if not isinstance(values, list | tuple):
+        return array_of(values)
+    column = np.empty(len(values), dtype=object)
+    for place, value in enumerate(values):
+        column[place] = value
+    return column
+
+
+def _table_of(rows: Sequence[Any]) -> npt.NDArray[Any]:
+    """Returns rows that are lists as an array, (n, columns), with their values as they are."""
+    are_lists = all(isinstance(row, list | tuple) for row in rows)
+    if not rows or not are_lists or len({*map(len, rows)}) != 1:
+        return array_of(rows)
+    return np.stack([column_of(row) for row in rows])
+
+
+def array_of(rows: Any) -> npt.NDArray[Any]:
+    """Returns rows as an array of numpy, with an axis of records."""
+    if _is_tensor(rows):
+        rows = rows.detach().cpu().numpy()
+    try:
+        values = np.asarray(rows)
+    except ValueError:  # Rows of unequal lengths.
+        values = np.asarray(0.0)
+    if values.ndim == 0:
+        raise InvalidArgumentError(
+            "rows",
+            Described(f"a {type(rows).__name__}"),
+            "it must be a data frame, a mapping from names to columns, or an array",
+            "A data set of PyTorch: encode(data.data, data.targets), or arrays made of its items.",
+        )
+    return values
+
+
+def plain_rows(rows: Any) -> Any:
+    """Returns rows that can be read one by one: of tensors and columns as arrays."""
+    if hasattr(rows, "__array__") and not isinstance(rows, list):
+        return array_of(rows)
+    return rows
+
+
+def selected(rows: Any, places: npt.NDArray[np.int64]) -> Any:
+    """Returns some rows, in the form that they have."""
+    if isinstance(rows, Mapping):
+        return {name: selected(column, places) for name, column in rows.items()}
+    if hasattr(rows, "iloc"):
+        # A row's number says how many are before it.
+        return rows.iloc[places].reset_index(drop=True)
+    if isinstance(rows, list | tuple):
+        return [rows[place] for place in places]
+    if is_frame(rows) or _is_tensor(rows) or hasattr(rows, "to_numpy"):  # Or a Polars series.
+        return rows[places]
+    return array_of(rows)[places]
+
+
+def copied(rows: Any) -> Any:
+    """Returns a copy of rows, for a function that may write into them."""
+    if isinstance(rows, Mapping):
+        return {name: copied(column) for name, column in rows.items()}
+    if hasattr(rows, "clone"):  # A tensor, or a frame of Polars.
+        return rows.clone()
+    return copy.deepcopy(rows)
+
+
+def with_columns(rows: Any, names: Sequence[str]) -> Any:
+    """Returns a table with some of its columns only, in the form that it has."""
+    if isinstance(rows, Mapping):
+        return {name: rows[name] for name in names}
+    return rows[[*names]] if is_frame(rows) else rows
+
+
+def in_the_form_of(rows: Any, columns: Mapping[str, list[Any]]) -> Any:
+    """Returns columns as a table of the same form, with the same types where they can be had.
+
+    Args:
+        rows: A data frame, a mapping or an array.
+        columns: The columns by name.
+    """
+    if hasattr(rows, "iloc"):
+        return _pandas(rows, columns)
+    if is_frame(rows):
+        return _polars(rows, columns)
+    if isinstance(rows, Mapping):
+        return {name: _column_like(rows.get(name), column) for name, column in columns.items()}
+    if isinstance(rows, list | tuple):
+        return [[*row] for row in zip(*columns.values(), strict=True)]
+    table = np.stack([_array(column) for column in columns.values()], axis=1)
+    return array_like(rows, table)
+
+
+def array_like(rows: Any, values: Any) -> Any:
+    """Returns values as a tensor or an array of the same type, and the same shape of a row.
+
+    Args:
+        rows: A tensor, an array, or anything else, and the values are returned as they are then.
+        values: An array, or lists of tokens: they are cut off or filled up by 0.
+    """
+    if not _is_tensor(rows) and not isinstance(rows, np.ndarray):
+        return values
+    own = array_of(rows[:0])
+    if isinstance(values, list):
+        if own.ndim != 2 or own.dtype.kind not in "iuf":
+            return values
+        length = own.shape[1]
+        values = np.asarray([[*row[:length], *[0] * (length - len(row))] for row in values])
+    if own.ndim and np.prod(own.shape[1:]) == np.prod(values.shape[1:]):
+        values = values.reshape(len(values), *own.shape[1:])
+    values = _of_type(values, own.dtype)
+    return sys.modules["torch"].tensor(values) if _is_tensor(rows) else values
+
+
+def _is_tensor(rows: Any) -> bool:
+    torch = sys.modules.get("torch")
+    return torch is not None and isinstance(rows, torch.Tensor)
+
+
+def _column_like(like: Any, column: list[Any]) -> Any:
+    """Returns a column in the form that another one has."""
+    if isinstance(like, list | tuple):
+        return column
+    if hasattr(like, "iloc"):
+        return _series(like.dtype, column)
+    if hasattr(like, "to_numpy"):
+        return _polars_series("", like.dtype, column)
+    return array_like(like, _array(column))
+
+
+def _pandas(rows: Any, columns: Mapping[str, list[Any]]) -> Any:
+    return sys.modules["pandas"].DataFrame(
+        {
+            name: _series(rows[name].dtype if name in rows else None, column)
+            for name, column in columns.items()
+        }
+    )
+
+
+def _series(dtype: Any, column: list[Any]) -> Any:
+    pandas = sys.modules["pandas"]
+    series = pandas.Series(column)
+    if dtype is None or isinstance(dtype, pandas.CategoricalDtype):
+        return series  # Its categories are the records'.
+    with contextlib.suppress(Exception):  # A type of another package's.
+        if getattr(dtype, "kind", "") in "biuf":
+            is_plain = isinstance(dtype, np.dtype)
+            numbers = pandas.to_numeric(series, errors="coerce")
+            if dtype.kind in "biu":  # Without fractions, and without gaps if it has none.
+                numbers = numbers.round().fillna(0.0) if is_plain else numbers.round()
+            return numbers.astype(dtype)
+        if getattr(dtype, "tz", None) is not None:
+            series = pandas.to_datetime(series).dt.tz_localize("UTC")
+        return series.astype(dtype)
+    return series
+
+
+def _polars(rows: Any, columns: Mapping[str, list[Any]]) -> Any:
+    return sys.modules["polars"].DataFrame(
+        [_polars_series(name, rows.schema.get(name), column) for name, column in columns.items()]
+    )
+
+
+def _polars_series(name: str, dtype: Any, column: list[Any]) -> Any:
+    polars = sys.modules["polars"]
+    values = [None if value != value else value for value in column]
+    if dtype is not None and dtype.is_temporal():
+        values = [None if value is None else np.datetime64(value).item() for value in values]
+    elif dtype is not None and dtype.is_integer():
+        values = [round(value) if isinstance(value, float) else value for value in values]
+    return polars.Series(name, values, dtype=dtype, strict=False)
+
+
+def _of_type(values: npt.NDArray[Any], dtype: np.dtype[Any]) -> npt.NDArray[Any]:
+    """Returns values with a type of numbers, if it is one; what is none is 0 in whole numbers."""
+    if dtype.kind not in "biuf":
+        return values
+    numbers = np.empty(values.shape, dtype=np.float64)
+    for place, value in np.ndenumerate(values):
+        try:
+            numbers[place] = value
+        except (TypeError, ValueError):
+            numbers[place] = np.nan
+    if dtype.kind == "f":
+        return numbers.astype(dtype)
+    ends = (0, 1) if dtype.kind == "b" else (np.iinfo(dtype).min, np.iinfo(dtype).max)
+    return np.clip(np.nan_to_num(numbers.round()), *ends).astype(dtype)
+
+
+def _array(column: list[Any]) -> npt.NDArray[Any]:
+    if all(isinstance(value, int | float) and not isinstance(value, bool) for value in column):
+        return np.asarray(column, dtype=np.float64)
+    return column_of(column)

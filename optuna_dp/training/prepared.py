@@ -1,0 +1,72 @@
+"""Records that were prepared by what is public about them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from optuna_dp.errors import MissingExtraError
+
+# What a statement says of how records were prepared.
+BY_SCHEMA, BY_ROW, AS_GIVEN = "by schema", "prepared row by row", "as given"
+WORDS = (BY_SCHEMA, BY_ROW, AS_GIVEN)
+
+
+@dataclass(frozen=True, eq=False)
+class PreparedRecords:
+    """Records as :meth:`optuna_dp.Schema.encode` returns them.
+
+    They are given to :func:`optuna_dp.train` as they are. The arrays cannot be written to, because
+    numbers computed from all of them would not be private. Give ``encode`` a function ``prepare``
+    for what else is to be made of a record.
+
+    Attributes:
+        x: The features, shape (n, ...).
+        y: The targets, shape (n,); None if there are none. Classes are whole numbers from 0 on,
+            and -100 for a value that is no class of the schema: such a record has no loss. Numbers
+            lie between -1 and 1, and are NaN where missing.
+        task: What is predicted: "classes", "number", or None.
+        made_up_inputs: Inputs that look like these and are none of them, for the rehearsal.
+        notes: What the statement says of the preparation.
+        ranges: Ranges that were drawn with noise, by the column's name.
+    """
+
+    x: npt.NDArray[Any] = field(repr=False)
+    y: npt.NDArray[Any] | None = field(repr=False)
+    task: str | None
+    made_up_inputs: Any = field(repr=False)
+    notes: Mapping[str, Any] = field(repr=False)
+    ranges: Mapping[str, Any] = field(default_factory=dict, repr=False)
+
+    def __post_init__(self) -> None:
+        for array in self.parts:
+            array.flags.writeable = False
+
+    def __len__(self) -> int:
+        return len(self.x)
+
+    @property
+    def parts(self) -> tuple[npt.NDArray[Any], ...]:
+        """The features, and the targets if there are any."""
+        return (self.x,) if self.y is None else (self.x, self.y)
+
+    @property
+    def width(self) -> int:
+        """How many features a record has: the length of the first axis of one."""
+        return int(np.prod(self.x.shape[1:]))
+
+    def tensors(self) -> tuple[Any, ...]:
+        """Returns copies of the arrays as tensors of PyTorch, to look at or to predict from.
+
+        Raises:
+            MissingExtraError: If PyTorch is not installed.
+        """
+        try:
+            import torch  # An extra.
+        except ImportError:
+            raise MissingExtraError("torch", "torch") from None
+        return tuple(torch.tensor(array) for array in self.parts)

@@ -1,0 +1,86 @@
+"""Several records of one person: bounded by the schema, planned for, and first on the page."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import numpy as np
+import optuna
+import pytest
+
+import optuna_dp as odp
+from optuna_dp.accounting.groups import group_epsilon
+
+N = 300
+ROWS: dict[str, Any] = {
+    "age": np.random.default_rng(0).normal(50, 10, N),
+    "died": np.random.default_rng(1).choice(["no", "yes"], N),
+    "patient": np.arange(N) // 3,
+}
+
+
+def schema(most: int) -> odp.Schema:
+    return odp.Schema(age=(20, 80), died=["no", "yes"], target="died", unit="patient", most=most)
+
+
+def released(plan: odp.BudgetPlan, most: int) -> odp.Release:
+    study = optuna.create_study(direction="maximize", sampler=odp.BudgetSampler(plan))
+    table = schema(most).encode(ROWS)
+
+    def objective(trial: optuna.Trial) -> float:
+        model = odp.SoftmaxRegression(table.width, 2)
+        return odp.train(odp.fidelity(trial), model, table).score or 0.0
+
+    study.optimize(objective)
+    return odp.release(study)
+
+
+def test_a_plan_by_a_schema_of_persons_costs_each_person_the_target() -> None:
+    plan = odp.plan_budget(
+        epsilon=4.0, records=N, batch_size=30, epochs=1, pilots=0, schema=schema(3)
+    )
+    assert 3.96 <= group_epsilon(plan.guarantee, 1e-5, 3) <= 4.0
+    assert odp.BudgetPlan.from_json(plan.to_json()) == plan
+    words = " ".join(released(plan, 3).statement().split())
+    first = re.search(
+        r"differentially private with epsilon = (\S+) and delta = 1e-05 for each", words
+    )
+    assert first is not None
+    assert 3.96 <= float(first[1]) <= 4.0
+    assert "for each patient** with up to 3 records, and with epsilon = " in words
+    assert "enforced: one patient; 3 records of each at most were used" in words
+
+
+def test_one_record_of_each_person_is_planned_and_stated_as_one_record() -> None:
+    plan = odp.plan_budget(
+        epsilon=4.0, records=100, batch_size=30, epochs=1, pilots=0, schema=schema(1)
+    )
+    assert plan.most is None
+    release = released(plan, 1)
+    assert "enforced: one patient; 1 record of each at most" in release.statement()
+    assert odp.verify(release.to_json()).ok
+
+
+def test_a_person_is_named_as_the_curator_names_it() -> None:
+    plan = odp.plan_budget(
+        epsilon=4.0, records=N, batch_size=30, epochs=1, pilots=0, score=None, schema=schema(2)
+    )
+    study = optuna.create_study(direction="maximize", sampler=odp.BudgetSampler(plan))
+    odp.describe(study, unit="hospital patient")
+    table = schema(2).encode(ROWS)
+
+    def objective(trial: optuna.Trial) -> float:
+        odp.train(odp.fidelity(trial), odp.SoftmaxRegression(table.width, 2), table)
+        return 0.0
+
+    study.optimize(objective)
+    words = " ".join(odp.release(study).statement().split())
+    assert "for each hospital patient** with up to 2 records" in words
+
+
+def test_no_plan_is_made_where_none_costs_a_person_so_little() -> None:
+    with pytest.raises(ValueError, match="epsilon"):
+        odp.plan_budget(
+            epsilon=1e-4, records=N, batch_size=30, epochs=1, pilots=0, schema=schema(200)
+        )
