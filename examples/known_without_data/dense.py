@@ -243,6 +243,13 @@ class Training:
         self.first, self.second = ([np.zeros_like(w) for w in self.weights] for _ in range(2))
         self.averages = {s: [np.zeros_like(w) for w in self.weights] for s in SHARES[1:]}
 
+    def slopes(self, outputs: Floats, targets: Floats) -> Floats:
+        """Derivatives of the loss by the outputs, (rows, records, outputs): the cross entropy."""
+        top = np.exp(outputs - outputs.max(axis=-1, keepdims=True))
+        top /= top.sum(axis=-1, keepdims=True)
+        top -= targets
+        return top
+
     def gradients(self, x: Floats, targets: Floats) -> list[Floats]:
         """Sums of the clipped gradients of a batch, (rows, inputs, outputs) for each layer."""
         rows, count = len(self.rates), len(x)
@@ -254,10 +261,7 @@ class Training:
             out = np.tanh(z) if self.model.unit == "tanh" else np.maximum(z, 0.0)
             kept.append((out, np.einsum("rbh,rbh->rb", out, out) + 1.0))
             z = out @ layer[:, :-1] + layer[:, -1:]
-        top = np.exp(z - z.max(axis=-1, keepdims=True))
-        top /= top.sum(axis=-1, keepdims=True)
-        top -= targets
-        errors, norms = [top], 0.0
+        errors, norms = [self.slopes(z, targets)], 0.0
         for (out, _), layer in zip(kept[::-1], self.weights[:0:-1], strict=True):
             back = errors[0] @ layer[:, :-1].transpose(0, 2, 1)
             back *= 1.0 - out * out if self.model.unit == "tanh" else out > 0.0

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 from optuna.trial import FrozenTrial, TrialState
 
 from optuna_dp.protocol.records import output
+from optuna_dp.training.prepared import AS_GIVEN
 from optuna_dp.training.spending import costs_no_more, took_fewer_steps
 from optuna_dp.training.trial_notes import (
     ASKED,
@@ -74,6 +75,7 @@ class RunJudgement:
             is not the number of the values.
         step: How :func:`optuna_dp.train` made a step: generator, clipping norm, units of the
             grid and physical batch. None if other code trained.
+        prepared: How the records became tensors, with one of the three words on it.
     """
 
     training: str
@@ -86,6 +88,7 @@ class RunJudgement:
     vouched: tuple[str, ...]
     scored_records: int | None
     step: dict[str, Any] | None
+    prepared: dict[str, Any]
 
     @property
     def doubt(self) -> str | None:
@@ -144,6 +147,7 @@ def judge(
         vouched=tuple(text for text in vouched if text),
         scored_records=_scored_records(score_claim),
         step=_step(trainings),
+        prepared=_prepared(trainings),
     )
 
 
@@ -152,6 +156,13 @@ def _step(trainings: Mapping[str, Mapping[str, Any]]) -> dict[str, Any] | None:
         if training.get("by") == BY_ENGINE and "units" in training:
             return {name: training[name] for name in _OF_A_STEP}
     return None
+
+
+def _prepared(trainings: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+    for training in trainings.values():
+        if training.get("by") == BY_ENGINE and isinstance(training.get("prepared"), Mapping):
+            return dict(training["prepared"])
+    return {"word": AS_GIVEN}
 
 
 def has_output(trial: FrozenTrial) -> bool:

@@ -64,7 +64,14 @@ class Weights(Protocol):
 
 
 class Rehearsable(Weights, Protocol):
-    """Weights that can be trained on noise alone, to see what that does to the output."""
+    """Weights that can be trained on noise alone, to see what that does to the output.
+
+    Attributes:
+        has_logits: Whether the outputs are known to be logits. Then a single one is that of two
+            classes, and not the answer of a regression.
+    """
+
+    has_logits: bool
 
     def noise(self, draw: int) -> Callable[[float], list[Array]]:
         """Returns a function from a standard deviation to a gradient that is noise alone.
@@ -76,7 +83,7 @@ class Rehearsable(Weights, Protocol):
         """
 
     def outputs(self, inputs: Any) -> FloatArray:
-        """Returns the model's output on made-up inputs, shape (rows, classes).
+        """Returns the model's output on made-up inputs, shape (rows, classes or 1).
 
         The model is in evaluation mode.
 

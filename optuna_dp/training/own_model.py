@@ -21,7 +21,7 @@ from optuna_dp.errors import InvalidArgumentError
 from optuna_dp.training.learner import Rehearsable
 from optuna_dp.training.optimizers import OptimizerFactory, torch_optimizer
 from optuna_dp.training.record_functions import REMEDY_FOR_STATISTICS
-from optuna_dp.training.records import mapped
+from optuna_dp.training.records import leaves, mapped
 
 _WRAPPERS = ("opacus", "torch.nn.parallel", "torch.distributed")
 # Of a model's outputs, such as those at all tokens of all texts: enough to know their deviation.
@@ -46,6 +46,7 @@ class OwnModel(Rehearsable):
         model: The user's module. It is not changed before :meth:`hand_over`.
         device: Where to train; None for where the module is.
         shared: What the module may hold and need not be copied, such as a table.
+        has_logits: Whether its outputs are known to be logits; see :class:`Rehearsable`.
 
     Attributes:
         user_parts: The user's parameters that are trained.
@@ -55,9 +56,15 @@ class OwnModel(Rehearsable):
     """
 
     def __init__(
-        self, model: torch.nn.Module, device: Any = None, shared: Iterable[Any] = ()
+        self,
+        model: torch.nn.Module,
+        device: Any = None,
+        shared: Iterable[Any] = (),
+        *,
+        has_logits: bool = False,
     ) -> None:
         _check_model(model)
+        self.has_logits = has_logits
         by_name = trained_parameters(model)
         self._user_model = model
         self.names, self.user_parts = list(by_name), list(by_name.values())
@@ -142,6 +149,8 @@ class OwnModel(Rehearsable):
         output = getattr(output, "logits", output)
         if not isinstance(output, torch.Tensor):
             raise TypeError(f"its output is a {type(output).__name__}, not a tensor of logits")
+        if output.ndim == 1 and len(output) == len(leaves(parts)[0]):
+            output = output[:, None]  # One number for each input.
         if output.ndim < 2:
             return np.asarray(output.double().cpu().numpy())
         rows = output.flatten(0, -2)

@@ -15,6 +15,7 @@ import threading
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import torch
@@ -34,14 +35,18 @@ def loss_of_pair(loss: Callable[[Any, Any], Any]) -> RecordFunction:
     """Returns the loss of one record that is an input and a target.
 
     The model and the loss are called with a batch axis of length 1, as PyTorch's models and losses
-    expect.
+    expect. A loss of PyTorch's own gets an output with as many numbers as the target in the shape
+    of the target: otherwise it would compare each output with each target. A loss of the user's
+    own gets it as the model returns it, because it may take an axis away by itself.
     """
+    shaped = _in_shape_of if _is_of_torch(loss) else lambda targets, output: output
 
     def of_record(model: torch.nn.Module, *record: Any) -> Any:
         features, target = _pair(record)
         output = model(mapped(_with_batch_axis, features))
+        targets = mapped(_with_batch_axis, target)
         try:
-            return loss(output, mapped(_with_batch_axis, target))
+            return loss(shaped(targets, output), targets)
         except (TypeError, AttributeError) as error:
             if isinstance(output, torch.Tensor):
                 raise
@@ -54,6 +59,24 @@ def loss_of_pair(loss: Callable[[Any, Any], Any]) -> RecordFunction:
             ) from error
 
     return of_record
+
+
+def is_of_logits(loss: Callable[[Any, Any], Any] | None) -> bool:
+    """Returns whether a loss is one of logits, by what it says of a single output.
+
+    For a class that is 1 a logit is the better the larger it is. The answer of a regression is
+    not, and a loss that takes no single output is not asked for one.
+    """
+    if loss is None:
+        return False
+    target = torch.ones(1, device="cpu")
+    with warnings.catch_warnings(), torch.random.fork_rng(devices=[]):
+        warnings.simplefilter("ignore")
+        try:
+            near, far = (float(loss(size * target, target)) for size in (1.0, 20.0))
+        except Exception:
+            return False
+    return far < near
 
 
 def accuracy_of_pair(model: torch.nn.Module, *record: Any) -> torch.Tensor:
@@ -91,6 +114,36 @@ def accuracy_of_pair(model: torch.nn.Module, *record: Any) -> torch.Tensor:
             "Give a score of your own: record_score=lambda model, *record: ....",
         )
     return (answers == targets).double().mean()
+
+
+def closeness_of_pair(model: torch.nn.Module, *record: Any) -> torch.Tensor:
+    """Returns one minus the distance of a prediction and a target, in units of the target's range.
+
+    Targets lie between -1 and 1, so the range has length 2.
+    """
+    features, target = _pair(record)
+    output = model(mapped(_with_batch_axis, features))
+    prediction = getattr(output, "logits", output)
+    if not isinstance(prediction, torch.Tensor) or prediction.numel() != target.numel():
+        raise InvalidArgumentError(
+            "score",
+            "closeness",
+            "the model must have one output for a target that is a number",
+            "Give its last layer schema.outputs outputs.",
+        )
+    distance: torch.Tensor = (prediction.reshape(target.shape) - target).abs().mean()
+    return 1.0 - distance / 2.0
+
+
+SCORES: dict[str, RecordFunction] = {
+    "accuracy": accuracy_of_pair, "closeness": closeness_of_pair
+}  # fmt: skip
+
+
+def usual_loss(task: str | None) -> Callable[[Any, Any], Any]:
+    """Returns the usual loss for a target: "classes" or a "number"."""
+    functional = torch.nn.functional
+    return functional.cross_entropy if task == "classes" else functional.mse_loss
 
 
 def _pair(record: tuple[Any, ...]) -> tuple[Any, Any]:
@@ -254,6 +307,24 @@ def _as_float(number: torch.Tensor) -> torch.Tensor:
 
 def _with_batch_axis(tensor: torch.Tensor) -> torch.Tensor:
     return tensor.unsqueeze(0)
+
+
+def _is_of_torch(loss: Any) -> bool:
+    """Returns whether a loss is a function or a module of PyTorch, or one with arguments set."""
+    function = loss.func if isinstance(loss, partial) else loss
+    owner = type(function) if isinstance(function, torch.nn.Module) else function
+    return str(getattr(owner, "__module__", "")).split(".")[0] == "torch"
+
+
+def _in_shape_of(targets: Any, output: Any) -> Any:
+    """Returns an output in its targets' shape, if they differ by axes of length 1 only."""
+    if not isinstance(output, torch.Tensor) or not isinstance(targets, torch.Tensor):
+        return output
+    lengths, wanted = ([n for n in value.shape if n != 1] for value in (output, targets))
+    is_one_more = output.ndim == targets.ndim + 1
+    if lengths != wanted or not (is_one_more or output.numel() == 1):
+        return output
+    return output.reshape(targets.shape)
 
 
 class _FastPath:

@@ -17,6 +17,7 @@ import numpy.typing as npt
 
 from optuna_dp.errors import Described, InvalidArgumentError
 from optuna_dp.training.copied_records import are_copied
+from optuna_dp.training.prepared import PreparedRecords
 
 _logger = logging.getLogger("optuna_dp")
 # Of the planned number of records: beyond the first a warning, beyond the second a refusal.
@@ -62,15 +63,15 @@ class ArrayRecords(Records):
                     name,
                     Described(f"an array of type {array.dtype}"),
                     "texts, dates and objects are no numbers",
-                    "Turn them into numbers by a list that is fixed beforehand and depends on no "
-                    "record: [labels.index(value) for value in y], with labels = ['no', 'yes'].",
+                    "Say what is public about them, and encode them: odp.Schema(y=['no', 'yes'], "
+                    "...).",
                 )
             if not is_array(array) or not array.ndim:
                 raise InvalidArgumentError(
                     name,
                     f"records with a {type(array).__name__}",
                     "each part must be a tensor or an array with the records along its first axis",
-                    "Write table.to_numpy(dtype='float32')."
+                    "Say what is public about the table, and encode it: odp.Schema(...)."
                     if hasattr(array, "to_numpy")
                     else "For example numpy.asarray(y).",
                 )
@@ -180,13 +181,16 @@ def read_records(records: Any, name: str = "records") -> Records:
     """Returns records as they were given to :func:`optuna_dp.train`.
 
     Args:
-        records: A tensor or numpy array, a tuple or mapping of these, or a map-style data set.
+        records: Records by a schema; a tensor or numpy array, a tuple or mapping of these, or a
+            map-style data set.
         name: The argument that they were given as.
 
     Raises:
         InvalidArgumentError: If it is nothing of the kind, draws by itself, or holds a record
             twice.
     """
+    if isinstance(records, PreparedRecords):
+        return ArrayRecords(records.parts, name)
     _refuse_what_draws(records, name)
     if is_array(records) or isinstance(records, Mapping):
         return ArrayRecords((records,), name)
@@ -213,8 +217,8 @@ def read_records(records: Any, name: str = "records") -> Records:
         name,
         Described(f"a {type(records).__name__}"),
         "it must be a tensor or an array, a tuple or mapping of these, or a map-style data set",
-        "For a table: records=(table[columns].to_numpy(), table[target].to_numpy()), scaled by "
-        "public numbers."
+        "For a table: records=schema.encode(table), with schema = odp.Schema(age=(20, 80), ..., "
+        "target='...')."
         if hasattr(records, "iloc") or hasattr(records, "to_numpy")
         else "For example records=(x, y), with the records along the first axis of each.",
     )

@@ -2,9 +2,10 @@
 
 What a model can bear is noise in its output. So the private gradient is set to zero, and only the
 noise of DP-SGD goes through the steps of the private training: its optimizer, schedule, weight
-decay and averaging. The rate is the one at which the logits of made-up inputs have moved by a
-given size at the end. That one size suits models, data and epsilons is an observation
-(``docs/explanation/known-without-data.md``), so the rate is a good guess and no optimum.
+decay and averaging. The rate is the one at which the outputs for made-up inputs have moved by a
+given size at the end: logits, or the number that a regression answers with. That one size suits
+models, data and epsilons is an observation (``docs/explanation/known-without-data.md``), so the
+rate is a good guess and no optimum.
 
 No private record is an argument of anything here, and none may be: the rate is then public.
 """
@@ -35,10 +36,14 @@ if TYPE_CHECKING:
 
 # Of networks, and of models of which a single matrix is trained, which bear more.
 SIZE, LINEAR_SIZE = 1.0, 1.7
+# Of models with one output, whose targets lie in [-1, 1].
+ONE_OUTPUT_SIZE = 0.5
 # Networks of up to two hidden layers were compared; deeper ones were not.
 MOST_DENSE_LAYERS = 3
 # The rate of SGD times the clipping norm, and over 1 - momentum, up to which no training was lost.
 LARGEST_SGD_STEP = 10.0
+# The same for one output, because a squared error is curved everywhere.
+LARGEST_SGD_STEP_OF_ONE_OUTPUT = 0.5
 # Of the logarithm of the rate; the curves of accuracy are flat over ten times that.
 _TOLERANCE = 0.05
 # Draws of the noise: their number times that of the classes less one says how well the size is
@@ -57,7 +62,7 @@ class Rehearsal:
         noise_per_weight: Root mean square of what the noise has moved the weights by at the end.
             A model's best one is about the same at every epsilon, so it is what to search, once.
         size: Standard deviation over classes of the change of the logits at that rate; the root
-            of its mean square over the inputs.
+            of its mean square over the inputs. Of a single output the root mean square itself.
         remarks: Where the rule is known to be weak in this case; each was a warning too.
     """
 
@@ -110,7 +115,8 @@ def rehearse_module(
     Args:
         run: The run, or the numbers of one (``plan.final``): its noise, steps and batch.
         module: The model as it is before the private training; from inputs to logits, as a tensor
-            or as Hugging Face's models return them. The last axis is that of the classes.
+            or as Hugging Face's models return them. The last axis is that of the classes. A
+            single output is taken for the answer of a regression, whose targets lie in [-1, 1].
         inputs: Made-up or public inputs: a tensor or an array; a tuple for several arguments; a
             mapping for arguments by name. See :func:`made_up_inputs`, :func:`made_up_images` and
             :func:`made_up_tokens`. **No private records.**
@@ -119,11 +125,11 @@ def rehearse_module(
         schedule: How the rate falls, and which of the last weights are averaged.
         clipping_norm: Largest norm of one record's gradient; positive.
         size: How far noise may move the logits, positive. By default 1.0, and 1.7 if a single
-            matrix is trained, as of a softmax regression or a last layer.
+            matrix is trained, as of a softmax regression or a last layer. 0.5 for a single
+            output.
 
     Raises:
-        InvalidArgumentError: If an argument is not allowed; if the module cannot take the inputs;
-            if it has a single output, as for regression, for which no size is known.
+        InvalidArgumentError: If an argument is not allowed; if the module cannot take the inputs.
         MissingExtraError: If PyTorch is not installed.
 
     Example:
@@ -183,7 +189,7 @@ def rehearsed(
         optimizer: A name, or a function that makes one.
         schedule: How the rate falls, and which of the last weights are averaged.
         clipping_norm: Largest norm of one record's gradient.
-        size: How far noise may move the logits; None for the default.
+        size: How far noise may move the outputs; None for the default.
 
     Returns:
         What was found; :class:`Unmoved` if noise moves no weight, as where a step is below the
@@ -200,8 +206,10 @@ def rehearsed(
     deviation = run.noise_multiplier * clipping_norm / run.batch_size
     start = weights.weight_values()
     start_outputs = _first_outputs(weights, inputs)
+    outputs = start_outputs.shape[1]
     if size is None:
         size = LINEAR_SIZE if _matrices(start) <= 1 else SIZE
+        size = ONE_OUTPUT_SIZE if outputs == 1 else size
     target = size
 
     def walk(rate: float, draw: int) -> _Walk:
@@ -219,7 +227,7 @@ def rehearsed(
             sizes.append(size_of_change(weights.outputs(inputs) - start_outputs))
         return _together(sizes)
 
-    draws = min(max(-(-_DEVIATIONS // (start_outputs.shape[1] - 1)), _FEWEST_DRAWS), _MOST_DRAWS)
+    draws = min(max(-(-_DEVIATIONS // max(outputs - 1, 1)), _FEWEST_DRAWS), _MOST_DRAWS)
     rate = _first_guess(weights, optimizer, deviation, run.steps, start)
     try:
         for _ in range(_REPEATS):
@@ -241,20 +249,27 @@ def rehearsed(
     finally:
         weights.set_weights(start)
     numbers = sum(math.prod(part.shape) for part in start)
-    remarks = _remarks(weights, rate * clipping_norm)
+    remarks = _remarks(weights, rate * clipping_norm, outputs)
     return Rehearsal(rate, times * length / math.sqrt(numbers), size_reached, remarks)
 
 
-def default_optimizers(learner: Learner) -> list[str]:
+def default_optimizers(learner: Learner, inputs: Any = None) -> list[str]:
     """Returns which optimizers to rehearse, in order: the first that suits is taken.
 
     "sgd" and then "adam" for small dense models and where a single matrix is trained, else "adam".
+    "adam" alone for a single output, because the noise bounds its steps whatever the curvature.
     A choice by the form of the model alone, which is public. It was measured
     (``docs/explanation/known-without-data.md``).
 
     Args:
         learner: The model; its weights are not changed.
+        inputs: What the model is called with, no records; None if nothing is rehearsed.
+
+    Raises:
+        InvalidArgumentError: If the model cannot take the inputs, or no rate is known for it.
     """
+    if inputs is not None and _first_outputs(learner, inputs).shape[1] == 1:
+        return ["adam"]
     matrices = _matrices(learner.weight_values())
     is_small = learner.is_dense_only() and matrices <= MOST_DENSE_LAYERS
     return ["sgd", "adam"] if is_small or matrices == 1 else ["adam"]
@@ -268,15 +283,18 @@ def _matrices(values: list[Any]) -> int:
 def size_of_change(change: npt.NDArray[np.float64]) -> float:
     """Returns the standard deviation over classes, in root mean square over inputs.
 
+    Of a single output it is the root mean square of the change.
+
     Args:
-        change: Of the logits, (inputs, classes).
+        change: Of the outputs, (inputs, classes).
 
     Returns:
-        The size; infinite if a logit is no finite number.
+        The size; infinite if an output is no finite number.
     """
     if not np.all(np.isfinite(change)):
         return math.inf  # the training blew up: any smaller rate is better
-    return float(np.sqrt(np.mean(np.var(change, axis=1))))
+    squares = change**2 if change.shape[1] == 1 else np.var(change, axis=1)
+    return float(np.sqrt(np.mean(squares)))
 
 
 @dataclass
@@ -323,14 +341,21 @@ def _first_outputs(weights: Rehearsable, inputs: Any) -> npt.NDArray[np.float64]
             "Make them up as the model is called: a batch of inputs, a tuple for several "
             "arguments, or a mapping for arguments by name.",
         ) from error
-    if outputs.ndim != 2 or outputs.shape[0] == 0 or outputs.shape[1] < 2:
+    if outputs.ndim != 2 or 0 in outputs.shape:
         raise InvalidArgumentError(
             "learning_rate",
             None,
-            f"no rate is known for a model whose outputs have the shape {outputs.shape}: the "
-            "rehearsal needs at least two classes",
-            "For two classes give the model two outputs. For regression give learning_rate=, from "
-            "public data.",
+            f"no rate is known for a model whose outputs have the shape {outputs.shape}",
+            "The model must return a row of numbers for each input: logits, or one number for a "
+            "regression. Or give learning_rate=, the rate of the first step.",
+        )
+    if outputs.shape[1] == 1 and weights.has_logits:
+        raise InvalidArgumentError(
+            "learning_rate",
+            None,
+            "no rate is known for a model whose single output is the logit of two classes",
+            "Give the model two outputs, and loss=torch.nn.functional.cross_entropy. Or give "
+            "learning_rate=, the rate of the first step.",
         )
     if not np.all(np.isfinite(outputs)):
         raise InvalidArgumentError(
@@ -398,16 +423,24 @@ def _together(sizes: list[float]) -> float:
     return math.sqrt(sum(size * size for size in sizes) / len(sizes))
 
 
-def _remarks(weights: Rehearsable, step: float) -> tuple[str, ...]:
+def _remarks(weights: Rehearsable, step: float, outputs: int) -> tuple[str, ...]:
     """Returns where the rule is known to be weak.
 
     Args:
         weights: What was trained.
         step: The rate times the clipping norm.
+        outputs: How many the model has.
     """
     momentum = weights.sgd_momentum
-    if momentum is None or step / (1.0 - momentum) <= LARGEST_SGD_STEP:
+    limit = LARGEST_SGD_STEP_OF_ONE_OUTPUT if outputs == 1 else LARGEST_SGD_STEP
+    if momentum is None or step / (1.0 - momentum) <= limit:
         return ()
+    if outputs == 1:
+        return (
+            f"The noise allows SGD steps of up to {step / (1.0 - momentum):.3g}. Trainings of a "
+            f"single output with a squared error have failed at steps longer than {limit:g}, "
+            "because the loss is curved. Take optimizer='adam', whose steps are bounded.",
+        )
     return (
         f"The noise allows SGD steps of up to {step / (1.0 - momentum):.3g}, and from about "
         f"{LARGEST_SGD_STEP:g} on a loss may be too curved for them: networks have collapsed from "

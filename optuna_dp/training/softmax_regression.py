@@ -82,6 +82,7 @@ class SoftmaxLearner(Learner):
     """
 
     seconds_of_a_record, reason_of_loop, is_reproducible = None, "", True
+    has_logits = True
 
     def __init__(self, model: SoftmaxRegression, *, chunk_size: int | None) -> None:
         shape, planned = np.shape(model.weights), (model.features, model.classes)

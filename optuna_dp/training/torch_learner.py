@@ -45,6 +45,7 @@ class TorchLearner(OwnModel, Learner):
         batch_size: How many records a step is expected to have: hardly more are computed at a
             time.
         shared: What the module may hold and need not be copied: the records.
+        has_logits: Whether the loss or the score is one of logits.
     """
 
     def __init__(
@@ -59,10 +60,11 @@ class TorchLearner(OwnModel, Learner):
         device: Any,
         batch_size: float = math.inf,
         shared: Iterable[Any] = (),
+        has_logits: bool = False,
     ) -> None:
         if device is None and torch.cuda.is_available():
             device = "cuda"
-        super().__init__(model, device, shared)
+        super().__init__(model, device, shared, has_logits=has_logits)
         wanted = chunk_size or _records_at_a_time(self.weights)
         largest_batch = batch_size + 3.0 * math.sqrt(batch_size)
         most = wanted if wanted < largest_batch else math.ceil(largest_batch)

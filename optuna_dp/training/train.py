@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 import sys
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -27,6 +27,7 @@ from optuna_dp.training.fidelity import Fidelity, SgdRun
 from optuna_dp.training.independence import refuse_trained, remember
 from optuna_dp.training.learner import Learner, checked_clipping_norm
 from optuna_dp.training.optimizers import OptimizerFactory
+from optuna_dp.training.prepared import AS_GIVEN, PreparedRecords
 from optuna_dp.training.records import (
     Records,
     check_disjoint,
@@ -42,9 +43,11 @@ from optuna_dp.training.softmax_regression import SoftmaxLearner, SoftmaxRegress
 from optuna_dp.training.stepping import take_steps
 from optuna_dp.training.trial_notes import (
     BY_ENGINE,
+    RANGES,
     SCORE,
     TRAINING,
     claim,
+    noted,
     refuse_second,
 )
 
@@ -53,6 +56,10 @@ if TYPE_CHECKING:
     from optuna.trial import Trial
 
 _PROGRESS_LINES = 20
+# What is computed of a target unless something else is asked for.
+_SCORES: dict[str | None, Literal["accuracy", "closeness"]] = {
+    "classes": "accuracy", "number": "closeness"
+}  # fmt: skip
 _LOSS_EXAMPLES = {
     "loss": "For example loss=torch.nn.functional.cross_entropy.",
     "record_loss": "For example record_loss=lambda model, *record: ....",
@@ -98,6 +105,11 @@ _FAMILIAR_NAMES = {
         ("the batches are drawn here", "Give records=, the data set itself."),
     ),
     **dict.fromkeys(
+        ("schema", "prepare"),
+        ("records are prepared before the training",
+         "Write records=schema.encode(rows, prepare=...), with schema = odp.Schema(...)."),
+    ),
+    **dict.fromkeys(
         ("epochs", "steps", "batch_size", "noise_multiplier", "sample_rate", "epsilon", "delta",
          "target_epsilon", "target_delta"),
         _OF_THE_PLAN,
@@ -127,7 +139,7 @@ def train(
     *,
     loss: Callable[[Any, Any], Any] | None = None,
     record_loss: Callable[..., Any] | None = None,
-    score: Literal["accuracy"] | None = None,
+    score: Literal["auto", "accuracy", "closeness"] | None = "auto",
     record_score: Callable[..., Any] | None = None,
     score_records: Any = None,
     score_size: int | None = None,
@@ -185,18 +197,27 @@ def train(
             gradient are trained, with each part in the mode (training or evaluation) that it is
             in. The trained weights are put into the model at the end, and it is in evaluation
             mode then.
-        records: All records: a tensor or numpy array, a tuple or mapping of these with the records
-            along the first axis, or a map-style data set, one item of which is one record. Numbers
+        records: All records: what :meth:`optuna_dp.Schema.encode` returned. Or a tensor or numpy
+            array, a tuple or mapping of these with the records along the first axis, or a
+            map-style data set, one item of which is one record; the statement says then that how
+            they were made is the curator's word. Numbers
             in double precision are converted to the model's.
         loss: For records ``(input, target)``: from the model's output and the target to a number,
             such as ``torch.nn.functional.cross_entropy``. Model and loss are called with a batch
-            axis of length 1.
+            axis of length 1. By default that of the schema's target: cross entropy for classes,
+            the squared error for a number. For a regression without a schema give the model one
+            output, scale the target from a public range to [-1, 1], and give
+            ``torch.nn.functional.mse_loss``. PyTorch's own losses compare an output of shape (1,
+            1) with a target of shape (1,) as one number.
         record_loss: For any other records, in place of ``loss``: from the model and the parts of
             **one** record, without a batch axis, to a number. For a language model and records of
             token ids: ``lambda model, ids: model(input_ids=ids[None], labels=ids[None]).loss``.
             A record that is a mapping is one argument.
-        score: "accuracy": the share of records about which the model is right; in a study with
-            ``direction="maximize"`` only, unless nothing is chosen by it.
+        score: "accuracy": the share of records about which the model is right. "closeness", of
+            records with a schema whose target is a number: the mean of one minus the distance of
+            prediction and target, in units of the target's range. Both in a study with
+            ``direction="maximize"`` only, unless nothing is chosen by it. "auto": the one that
+            suits the target of a schema; none of other records. None: no score.
         record_score: In place of ``score``: from the model and the parts of one record, as for
             ``record_loss``, to a number in [0, 1]. Numbers outside are clipped, and what is not a
             number counts as 0. The model is in evaluation mode.
@@ -207,16 +228,17 @@ def train(
             ``lambda parameters, learning_rate: torch.optim.RMSprop(parameters, learning_rate)``.
             By default plain SGD where a single matrix is trained, as in a softmax regression or
             a last layer, and for networks of up to three linear layers without norms. Adam
-            elsewhere. If noise alone would allow SGD steps that a loss may not bear, Adam is
-            taken there too.
+            elsewhere, and for a single output whose rate is rehearsed. If noise alone would allow
+            SGD steps that a loss may not bear, Adam is taken there too.
         learning_rate: The rate of the first step. By default it is rehearsed on ``inputs``: see
             :func:`optuna_dp.rehearse_module`.
-        inputs: Made-up or public inputs for the rehearsal, as the model is called with them, a
-            batch of them: :func:`optuna_dp.made_up_inputs`, :func:`optuna_dp.made_up_images` or
-            :func:`optuna_dp.made_up_tokens`; a tuple for several arguments, a mapping for
-            arguments by name. **No private records.** Models of linear layers, norms and
-            activations, and a :class:`optuna_dp.SoftmaxRegression`, can do without: their features
-            are taken to lie between -1 and 1. All others need ``inputs`` or ``learning_rate``.
+        inputs: Made-up or public inputs for the rehearsal; a schema has its own. As the model is
+            called with them, a batch of them: :func:`optuna_dp.made_up_inputs`,
+            :func:`optuna_dp.made_up_images` or :func:`optuna_dp.made_up_tokens`; a tuple for
+            several arguments, a mapping for arguments by name. **No private records.** Models of
+            linear layers, norms and activations, and a :class:`optuna_dp.SoftmaxRegression`, can
+            do without: their features are taken to lie between -1 and 1. All others need
+            ``inputs`` or ``learning_rate``.
         schedule: How the rate falls, and which of the last weights are averaged. By default the
             rate is constant, and the weights of the last quarter of the steps are averaged.
         clipping_norm: The largest L2 norm of one record's gradient; positive.
@@ -268,8 +290,14 @@ def train(
             "it must be an optuna_dp.Schedule",
             "For example schedule=optuna_dp.Schedule('cosine').",
         )
-    functions = _Functions(loss, record_loss, score, record_score)
-    _check_direction(trial.study, score)
+    task = records.task if isinstance(records, PreparedRecords) else None
+    if score == "auto":
+        is_scored = run.scored_on in ("training", None) or score_records is not None
+        score = _SCORES.get(task) if record_score is None and is_scored else None
+    if isinstance(records, PreparedRecords):
+        _refuse_foreign_ranges(trial, records.ranges)
+    functions = _Functions(loss, record_loss, score, record_score, task)
+    _check_direction(trial.study, functions.score)
     all_records = read_records(records)
     check_number(all_records, numbers.records)
     scored = _scored_records(run, numbers, all_records, functions, score_records, score_size)
@@ -285,6 +313,8 @@ def train(
     _warn_of_names(user_model, functions, all_records)
     learner.try_out(all_records, None if scored is None else scored.records)
     _warn_of_slowness(learner, numbers)
+    if inputs is None and isinstance(records, PreparedRecords):
+        inputs = records.made_up_inputs
     kind, rate, rehearsal = _optimizer_and_rate(
         run, learner, all_records, inputs, optimizer, learning_rate, schedule, norm
     )
@@ -309,6 +339,9 @@ def train(
         generator=NOISE_GENERATOR,
         physical_batch=learner.chunk_size,
         reproducible=learner.is_reproducible,
+        prepared=dict(records.notes)
+        if isinstance(records, PreparedRecords)
+        else {"word": AS_GIVEN},
     )
     _take_steps(numbers, learner, all_records, step, schedule, process, show_progress)
     training_claim.finish()
@@ -340,6 +373,19 @@ def _checked_run(run: Any) -> SgdRun:
             "call run.spent(accountant).",
         )
     return run.sgd
+
+
+def _refuse_foreign_ranges(trial: Trial, ranges: Mapping[str, Any]) -> None:
+    """Refuses records whose ranges were drawn with noise, but not for this study."""
+    study = trial.study
+    trials = storage_of(study).get_all_trials(study_id_of(study), deepcopy=False)
+    drawn = next((record for other in trials if (record := noted(other, RANGES))), None)
+    if ranges and (drawn is None or drawn.get("ranges") != ranges):
+        raise PlanError(
+            "The ranges of these records were drawn with noise in another study, and this one's "
+            "plan does not pay for it. In each trial write "
+            "odp.draw_ranges(run, schema, rows).encode(rows)."
+        )
 
 
 def _made(model: Any) -> Any:
@@ -398,11 +444,12 @@ def _optimizer_and_rate(
     clipping_norm: float,
 ) -> tuple[str | OptimizerFactory, float, Rehearsal | None]:
     """Returns the optimizer, the rate of the first step, and how it was rehearsed."""
-    kinds = default_optimizers(learner) if optimizer is None else [optimizer]
     if learning_rate is not None:
-        return kinds[0], validation.positive("learning_rate", learning_rate), None
+        kind = default_optimizers(learner)[0] if optimizer is None else optimizer
+        return kind, validation.positive("learning_rate", learning_rate), None
     if inputs is None:
         inputs = learner.default_inputs(records)
+    kinds = default_optimizers(learner, inputs) if optimizer is None else [optimizer]
     for kind in kinds:
         found = rehearsed(
             run,
@@ -444,12 +491,13 @@ def _check_direction(study: Study, score: str | None) -> None:
 
 @dataclass(frozen=True)
 class _Functions:
-    """The user's loss and score."""
+    """The user's loss and score, and what the records' schema says of the target."""
 
     loss: Callable[..., Any] | None
     record_loss: Callable[..., Any] | None
     score: str | None
     record_score: Callable[..., Any] | None
+    task: str | None
 
     def __post_init__(self) -> None:
         for first, second in (("loss", "record_loss"), ("score", "record_score")):
@@ -473,12 +521,26 @@ class _Functions:
                     "it must be a function, and not its result or its name",
                     _LOSS_EXAMPLES.get(argument, ""),
                 )
-        if self.score not in (None, "accuracy"):
+        if self.score not in (None, *_SCORES.values()):
             raise InvalidArgumentError(
                 "score",
                 self.score,
-                "it must be 'accuracy' or None",
+                "it must be 'accuracy', 'closeness', 'auto' or None",
                 "For another score give record_score=lambda model, *record: ....",
+            )
+        if self.score == "closeness" and self.task != "number":
+            raise InvalidArgumentError(
+                "score",
+                self.score,
+                "it is in units of the target's range, and these records have no schema with one",
+                "Encode the records by odp.Schema(..., target=...), or give record_score=.",
+            )
+        if self.score == "accuracy" and self.task == "number":
+            raise InvalidArgumentError(
+                "score",
+                self.score,
+                "it is the share of records with the right class, and the target is a number",
+                "Take it away, or write score='closeness'.",
             )
 
     @property
@@ -526,7 +588,8 @@ def _learner(
             "it must be a torch.nn.Module, an optuna_dp.SoftmaxRegression, or a function that "
             "makes one",
         )
-    if functions.loss is None and functions.record_loss is None:
+    has_loss = functions.loss is not None or functions.record_loss is not None
+    if not has_loss and functions.task is None:
         raise InvalidArgumentError(
             "loss",
             None,
@@ -535,23 +598,30 @@ def _learner(
             "others record_loss=lambda model, *record: ....",
         )
     # Lazy: only models of PyTorch need it.
-    from optuna_dp.training.record_functions import accuracy_of_pair, loss_of_pair
+    from optuna_dp.training.record_functions import (
+        SCORES,
+        is_of_logits,
+        loss_of_pair,
+        usual_loss,
+    )
     from optuna_dp.training.torch_learner import TorchLearner
 
-    is_pair = functions.loss is not None
-    record_loss = loss_of_pair(functions.loss) if functions.loss else functions.record_loss
-    assert record_loss is not None
+    is_pair = functions.record_loss is None
+    record_loss = functions.record_loss or loss_of_pair(
+        functions.loss or usual_loss(functions.task)
+    )
     _check_no_other_parameters(functions)
     return TorchLearner(
         model,
         loss=record_loss,
         loss_argument="loss" if is_pair else "record_loss",
-        score=accuracy_of_pair if functions.score else functions.record_score,
+        score=SCORES[functions.score] if functions.score else functions.record_score,
         score_argument="score" if functions.score else "record_score",
         chunk_size=chunk_size,
         device=device,
         batch_size=batch_size,
         shared=holders,
+        has_logits=functions.score == "accuracy" or is_of_logits(functions.loss),
     )
 
 

@@ -29,6 +29,7 @@ SPENT = "optuna_dp:spent"
 SPOILED = "optuna_dp:spoiled"
 TRAINING = "optuna_dp:training"
 SCORE = "optuna_dp:score"
+RANGES = "optuna_dp:ranges"
 # Who did what a claim is about.
 BY_ENGINE = "odp.train"
 BY_OPACUS = "odp.opacus.make_private"

@@ -59,6 +59,27 @@ def test_the_page_has_the_tables_of_small_dense_networks() -> None:
     assert means[0] < min(means) + 0.05
 
 
+def test_the_page_has_the_tables_of_regressions() -> None:
+    pytest.importorskip("pandas")
+    import regression
+
+    settings = regression.stored()
+    section = PAGE.read_text().split("### Regressions")[1].split("\n### ")[0]
+    for part in (regression.of_losses, regression.of_sizes, regression.of_steps):
+        assert part(settings) in section
+    assert regression.of_tables(settings) in section
+    # No other loss and optimizer loses less at the shipped size, and no other size is better.
+    size = regression.ONE_OUTPUT_SIZE
+    means = [
+        np.mean([regression.at_size(settings, kind, *shown, size) for kind in regression.MODELS])
+        for shown in regression.SHOWN
+    ]
+    assert means[0] == min(means)
+    best, left_out = regression.left_out(regression.lost(settings, *regression.SHOWN[0]))
+    assert abs(best - size) < 0.05
+    assert left_out < 1.6
+
+
 def test_gradients_of_the_dense_engine_are_those_of_pytorch() -> None:
     model, rng = dense.Model((6, 5), "tanh"), np.random.default_rng(1)
     x = 3.0 * rng.standard_normal((7, 4)).astype(np.float32)

@@ -292,6 +292,7 @@ def test_a_trial_records_what_its_steps_were() -> None:
         "generator": "OpenSSL",
         "physical_batch": 24,
         "reproducible": True,
+        "prepared": {"word": "as given"},
         "finished": True,
     }
     assert math.isclose(run.sample_rate or 0.0, 0.25)

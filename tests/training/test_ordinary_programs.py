@@ -149,12 +149,12 @@ def test_what_cannot_be_trained_as_it_is_names_what_to_write() -> None:
     refused(r"returns a tuple.*output\[0\]", Tuple())
     refused(r"Write x\[:, None\]", nn.Linear(1, 3), (X[:, 0], Y))
     texts = np.array(["yes", "no"] * (N // 2))
-    refused(r"labels.index\(value\)", model, (X, texts))
-    refused(r"labels.index\(value\)", model, (X, texts.astype(object)))
-    refused(r"Write table.to_numpy\(", model, (Table(X.numpy()), Y))
-    refused(r"to_numpy\(\)", model, Table(X.numpy()))
-    squared = lambda output, target: (output.squeeze(1) - target).square().mean()  # noqa: E731
-    refused("give learning_rate=", nn.Linear(4, 1), loss=squared)
+    refused(r"odp.Schema\(y=\['no', 'yes'\]", model, (X, texts))
+    refused(r"odp.Schema\(y=\['no', 'yes'\]", model, (X, texts.astype(object)))
+    refused(r"odp.Schema\(", model, (Table(X.numpy()), Y))
+    refused(r"schema.encode\(table\)", model, Table(X.numpy()))
+    logistic = nn.functional.binary_cross_entropy_with_logits
+    refused("give learning_rate=", nn.Linear(4, 1), (X, torch.ones(N)), loss=logistic)
     refused(r"give record_loss=", model, (X, torch.rand(N), Y))
     refused("GroupNorm", nn.Sequential(nn.Linear(4, 8), nn.BatchNorm1d(8), nn.Linear(8, 3)))
 

@@ -338,7 +338,6 @@ def test_inputs_do_not_come_from_the_records() -> None:
 @pytest.mark.parametrize(
     ("argument", "module", "arguments"),
     [
-        ("learning_rate", nn.Linear(64, 1), {}),
         ("inputs", nn.Linear(64, 2), {"inputs": odp.made_up_inputs((0, 1), (0, 1))}),
         ("inputs", nn.Linear(64, 2), {"inputs": torch.full((5, 64), math.nan)}),
     ],

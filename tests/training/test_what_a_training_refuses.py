@@ -274,7 +274,7 @@ def test_a_softmax_regression_is_not_rehearsed_on_the_records() -> None:
     ("model", "records", "argument", "remedy"),
     [
         (linear(), (X, Y.to(torch.uint16)), "records", "y.long()"),
-        (linear(), (np.array(["text"] * N), Y), "records", "Turn them into numbers"),
+        (linear(), (np.array(["text"] * N), Y), "records", "odp.Schema"),
         (linear(), [torch.randn(50, 4), torch.zeros(50)], "records", "Give a tuple"),
     ],
 )
