@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from optuna_dp import parts, validation
 from optuna_dp.budget.paid_runs import PaidRuns
 from optuna_dp.errors import InvalidArgumentError
-from optuna_dp.json_records import Record, stored
+from optuna_dp.json_records import Record, plain, stored
+from optuna_dp.preparation.range_query import RangeQuery
 from optuna_dp.training.fidelity import Fidelity
 from optuna_dp.training.run_events import run_event, sgd_training
 
@@ -47,6 +48,11 @@ class BudgetPlan(Record):
         paid_last: The last run and the spare ones, as they are charged for.
         candidates: Of a plan for a short list, how many candidates it has: each is one pilot, and
             the last run takes the best. None: the pilots are proposed.
+        most: The most records of one person, where the plan was made for persons; else None.
+        person_epsilon: What everything costs a person with so many, at ``delta``; ``epsilon`` is
+            then what it costs one record.
+        ranges: How ranges of columns are drawn with noise, once, before the first training; None
+            if none are.
 
     Raises:
         InvalidArgumentError: If parts contradict each other, or are not allowed.
@@ -63,6 +69,9 @@ class BudgetPlan(Record):
     paid_pilots: tuple[PaidRuns, ...] = field(metadata=stored(key="rungs"))
     paid_last: PaidRuns = field(metadata=stored(key="final"))
     candidates: int | None = field(default=None, metadata=stored(optional=True))
+    most: int | None = field(default=None, metadata=stored(optional=True))
+    person_epsilon: float | None = field(default=None, metadata=stored(optional=True))
+    ranges: RangeQuery | None = field(default=None, metadata=stored(optional=True, write=plain))
 
     def __post_init__(self) -> None:
         rung_sizes("rung_sizes", self.rung_sizes)
@@ -126,6 +135,11 @@ class BudgetPlan(Record):
         spare_words = f", and {self.spare_runs} to spare" if self.spare_runs else ""
         then = f"{rungs}, then " if rungs else ""
         remark = parts.remark_on_plan(self)
+        if self.most is not None and self.person_epsilon is not None:
+            persons = f"A person with up to {self.most} records: epsilon {self.person_epsilon:.4g}"
+            remark = f"{persons}. {remark}".strip()
+        if self.ranges is not None:
+            remark = f"{self.ranges.in_words()}. {remark}".strip()
         return (
             f"BudgetPlan(<epsilon {self.epsilon:g} at delta {self.delta:g}: {then}one "
             f"run of noise {self.final.noise_multiplier:.4g} for {self.final.steps} steps"
@@ -175,16 +189,17 @@ class BudgetPlan(Record):
 
     @property
     def event(self) -> dp_event.DpEvent:
-        """The composition of all runs that may start."""
+        """The composition of all runs that may start, and of drawing ranges."""
         # Start-up time: samplers hold plans; dp-accounting is slow.
         from dp_accounting import dp_event
 
-        return dp_event.ComposedDpEvent(
-            [
-                dp_event.SelfComposedDpEvent(runs.event, runs.count)
-                for runs in (*self.paid_pilots, self.paid_last)
-            ]
-        )
+        events = [
+            dp_event.SelfComposedDpEvent(runs.event, runs.count)
+            for runs in (*self.paid_pilots, self.paid_last)
+        ]
+        if self.ranges is not None:
+            events.insert(0, self.ranges.event)
+        return dp_event.ComposedDpEvent(events)
 
     @property
     def guarantee(self) -> Guarantee:

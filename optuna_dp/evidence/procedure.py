@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from optuna_dp.errors import InvalidArgumentError
 from optuna_dp.evidence.runs import Evidence
+from optuna_dp.preparation.range_query import RangeQuery
 from optuna_dp.protocol.plan import Design, StudyPlan
 from optuna_dp.protocol.records import SlotRecord, ended
 
@@ -83,6 +84,11 @@ class Procedure(ABC):
 
     def own_record(self) -> RunRecord | None:
         """Returns what runs cost, where the plan says it; None where the caller has to."""
+        return None
+
+    @property
+    def ranges(self) -> RangeQuery | None:
+        """How ranges of columns are drawn with noise; None if the plan does not pay for it."""
         return None
 
     def each_run(self, record: RunRecord, number: int) -> Any:

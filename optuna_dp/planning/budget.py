@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, Literal
 
 from optuna_dp import validation
 from optuna_dp.accounting.events import as_event
+from optuna_dp.accounting.groups import group_epsilon
 from optuna_dp.budget.paid_runs import PaidRuns
 from optuna_dp.budget.plan import BudgetPlan, checked_score, rung_sizes
-from optuna_dp.errors import InvalidArgumentError
+from optuna_dp.errors import Described, InvalidArgumentError
 from optuna_dp.planning.batch import batch_choices
-from optuna_dp.planning.budget_split import Split
+from optuna_dp.planning.budget_split import Split, squared_mu
+from optuna_dp.preparation.range_query import RangeQuery
+from optuna_dp.preparation.schema import Schema
 from optuna_dp.training.run_events import sgd_training
 from optuna_dp.training.schedules import FEWEST_STEPS
 
@@ -20,6 +25,10 @@ from optuna_dp.training.schedules import FEWEST_STEPS
 AUTO_PILOTS, AUTO_LENGTH, MOST_SPREAD = (12, 3), 0.16, 1 / 3
 # A candidate of a short list is tried for this share of the last run's length (the same page).
 CANDIDATE_LENGTH = 0.4
+# Of the squared budget, for drawing ranges (by experiment: docs/results/preparation.md).
+RANGES_SHARE = 0.05
+# Plans that are tried for a person's epsilon, and how much of it one has to use.
+_MOST_TRIED, _LEAST_USED = 8, 0.99
 _MOST_PILOTS = 10_000
 _LARGEST_INCREASE = 100.0
 _MOST_STEPS = 10_000_000
@@ -80,6 +89,7 @@ def plan_budget(
     score_final: bool = True,
     spare_runs: int = 0,
     neighboring_relation: str = "add_or_remove_one",
+    schema: Schema | None = None,
 ) -> BudgetPlan:
     """Returns released pilots and one last run that together cost a target epsilon.
 
@@ -146,9 +156,17 @@ def plan_budget(
         spare_runs: How many more runs like the last one are paid for, to be used or not. Without
             any, a last run that failed cannot be repeated.
         neighboring_relation: ``"add_or_remove_one"`` or ``"replace_one"``.
+        schema: A schema with columns whose range nobody knows, ``odp.Number(0, 1e8,
+            scale="private")``. A twentieth of the squared budget then pays for drawing the ranges
+            with noise, once (:func:`optuna_dp.draw_ranges`), so that the trainings have some 3 %
+            more noise. ``plan.ranges`` says what it costs, and how well it will work. If the
+            schema keeps several records of a person (``unit=``, ``most=``), ``epsilon`` is what
+            everything may cost each person, by the bound for groups. Other schemas change
+            nothing, and need not be given.
 
     Raises:
-        InvalidArgumentError: If an argument is not allowed, or no noise reaches the target.
+        InvalidArgumentError: If an argument is not allowed, no noise reaches the target, or the
+            records are too few to draw ranges of so many columns.
         UnsupportedEventError: If no accountant supports what ``run`` returns.
 
     Example:
@@ -159,6 +177,83 @@ def plan_budget(
         >>> 2.97 <= plan.guarantee.epsilon(delta=1e-5) <= 3.0
         True
     """
+    planned = functools.partial(
+        _planned,
+        delta=delta,
+        records=records,
+        batch_size=batch_size,
+        epochs=epochs,
+        work=work,
+        run=run,
+        steps=steps,
+        pilots=pilots,
+        candidates=candidates,
+        pilot_epochs=pilot_epochs,
+        pilot_steps=pilot_steps,
+        noise_increase=noise_increase,
+        score=score,
+        score_final=score_final,
+        spare_runs=spare_runs,
+        neighboring_relation=neighboring_relation,
+        schema=schema,
+    )
+    if schema is not None and not isinstance(schema, Schema):
+        raise InvalidArgumentError("schema", schema, "it must be an optuna_dp.Schema")
+    target = validation.positive("epsilon", epsilon)
+    if schema is None or schema.most is None or schema.most == 1:
+        return planned(target)
+    return _planned_for_persons(planned, target, delta, schema.most)
+
+
+def _planned_for_persons(
+    planned: Callable[[float], BudgetPlan], epsilon: float, delta: float, most: int
+) -> BudgetPlan:
+    """Returns the plan that costs a person with so many records the target epsilon.
+
+    The epsilon of a person is nearly a power of that of a record, so few plans are tried.
+    """
+    record_epsilon, best = epsilon / most, None
+    for _ in range(_MOST_TRIED):
+        plan = planned(record_epsilon)
+        person_epsilon = group_epsilon(plan.guarantee, delta, most)
+        if person_epsilon <= epsilon and (best is None or plan.epsilon > best.epsilon):
+            best = replace(plan, most=most, person_epsilon=person_epsilon)
+        if _LEAST_USED * epsilon <= person_epsilon <= epsilon:
+            break
+        # A little less than the target, so that most first corrections are within it.
+        record_epsilon *= 0.997 * epsilon / person_epsilon
+    if best is None:
+        raise InvalidArgumentError(
+            "epsilon",
+            epsilon,
+            f"no plan was found that costs a person with {most} records so little",
+            "Keep fewer records of each person (most=), or allow a larger epsilon or delta.",
+        )
+    return best
+
+
+def _planned(
+    epsilon: float,
+    *,
+    delta: float,
+    records: int | None,
+    batch_size: float | None,
+    epochs: float | None,
+    work: float | None,
+    run: Training | None,
+    steps: int | None,
+    pilots: int | tuple[int, ...] | Literal["auto"],
+    candidates: int | None,
+    pilot_epochs: float | None,
+    pilot_steps: int | None,
+    noise_increase: float | None,
+    score: str | None,
+    score_final: bool,
+    spare_runs: int,
+    neighboring_relation: str,
+    schema: Schema | None,
+) -> BudgetPlan:
+    """Returns the plan in which one record costs a target epsilon."""
     target = validation.positive("epsilon", epsilon)
     validation.open_unit("delta", delta)
     auto = isinstance(pilots, str) and pilots == "auto"
@@ -203,7 +298,10 @@ def plan_budget(
         pilot_length = _short(AUTO_LENGTH, length)
     if candidates is not None and pilot_epochs is None and pilot_steps is None:
         pilot_length = _short(CANDIDATE_LENGTH, length)
-    split = Split(target, float(delta), neighboring_relation, training, rate, score, score_final)
+    ranges = _ranges(schema, target, float(delta), records, neighboring_relation)
+    split = Split(
+        target, float(delta), neighboring_relation, training, rate, score, score_final, ranges
+    )
     last_runs, ratio = split.last(1 + spare, length, increase)
     rungs = split.rungs(sizes, pilot_length, last_runs, increase, ratio) if sizes else []
     are_pilots_set = (pilot_epochs, pilot_steps, noise_increase) != (None,) * 3
@@ -219,7 +317,35 @@ def plan_budget(
         paid_pilots=tuple(rungs),
         paid_last=last_runs,
         candidates=None if candidates is None else sizes[0],
+        ranges=ranges,
     )
+
+
+def _ranges(
+    schema: Schema | None, epsilon: float, delta: float, records: Any, relation: str
+) -> RangeQuery | None:
+    """Returns the query that draws the ranges of a schema; None if there are none to draw."""
+    if schema is None:
+        return None
+    names = sorted(schema.open_columns)
+    if not names:
+        return None
+    query = RangeQuery.within(
+        columns=len(names),
+        records=validation.whole("records", records, 1),
+        squared_mu=RANGES_SHARE * squared_mu(epsilon, delta),
+        neighboring_relation=relation,
+    )
+    if not query.works:
+        raise InvalidArgumentError(
+            "schema",
+            Described(f"{len(names)} columns whose range is to be drawn with noise"),
+            f"the records are too few for it: {query.in_words()}",
+            f"Say in which range most values of {', '.join(map(repr, names))} lie, for example "
+            f"odp.Schema({names[0]}=(low, high), ...). A guess that is twice as wide as it should "
+            "be costs less than ranges that were drawn from few records.",
+        )
+    return query
 
 
 def _short(share: float, length: int) -> int:

@@ -27,6 +27,7 @@ from optuna_dp.numbers_shown import significant_up
 from optuna_dp.planning.calibration import NOISE, SMALLEST_NOISE, profile_epsilon
 from optuna_dp.planning.saddle_point import Steps, estimated_epsilon
 from optuna_dp.planning.target_search import guided, largest_within
+from optuna_dp.preparation.range_query import RangeQuery
 from optuna_dp.training.run_events import run_event
 
 # What a score on the training records may take of its run's squared budget: a fifth of a pilot's,
@@ -54,13 +55,22 @@ class Split:
     sample_rate: float | None
     score: str | None
     score_final: bool
+    ranges: RangeQuery | None = None  # What is charged besides the runs.
+
+    @property
+    def _squared_mu(self) -> float:
+        """The squared budget of the runs."""
+        whole = squared_mu(self.epsilon, self.delta)
+        if self.ranges is None:
+            return whole
+        return whole - self.ranges.squared_mu(self.relation)
 
     def last(self, count: int, steps: int, increase: float) -> tuple[PaidRuns, float]:
         """Returns the last runs: ``increase`` times the noise at which they cost everything.
 
         And cost over estimate there, which the pilots' search begins with.
         """
-        budget = squared_mu(self.epsilon, self.delta)
+        budget = self._squared_mu
         score_noise = self._score_noise(budget / count, _FINAL_SCORE_SHARE)
         if not self.score_final:
             score_noise = None
@@ -101,7 +111,7 @@ class Split:
         ratio: float,
     ) -> list[PaidRuns]:
         """Returns the pilots that cost what the last runs leave, the signal doubling by rung."""
-        budget = squared_mu(self.epsilon, self.delta)
+        budget = self._squared_mu
         pilot_budget = budget * (1.0 - increase**-2)
         total = sum(n * 4.0**i for i, n in enumerate(sizes))
         shares = [pilot_budget * 4.0**i / total for i in range(len(sizes))]
@@ -159,12 +169,10 @@ class Split:
 
         def composed(noise: float) -> Guarantee:
             charged_runs = runs(_rounded(noise))
-            return Guarantee(
-                dp_event.ComposedDpEvent(
-                    [dp_event.SelfComposedDpEvent(run.event, run.count) for run in charged_runs]
-                ),
-                self.relation,
-            )
+            events = [dp_event.SelfComposedDpEvent(run.event, run.count) for run in charged_runs]
+            if self.ranges is not None:
+                events.insert(0, self.ranges.event)
+            return Guarantee(dp_event.ComposedDpEvent(events), self.relation)
 
         scale = replace(NOISE, high=-math.log(SMALLEST_NOISE * divisor), slope=1.0)
         scale = replace(scale, start=-math.log(start))
@@ -193,7 +201,8 @@ class Split:
     def _estimate(self, charged_runs: list[PaidRuns]) -> float:
         """Returns about what these runs of DP-SGD cost together."""
         assert self.sample_rate is not None
-        parts = []
+        noises = () if self.ranges is None else self.ranges.noise_multipliers
+        parts = [Steps(1.0, noise, 1) for noise in noises]
         for run in charged_runs:
             parts.append(Steps(self.sample_rate, run.noise_multiplier, run.steps * run.count))
             if run.score_noise_multiplier is not None and self.score == "training":
