@@ -54,12 +54,17 @@ if TYPE_CHECKING:
     from optuna_dp.adaptive_selection.dp_hypo import DPHyPOSampler as DPHyPOSampler
     from optuna_dp.budget.plan import BudgetPlan as BudgetPlan
     from optuna_dp.budget.sampler import BudgetSampler as BudgetSampler
+    from optuna_dp.evidence.drawn_ranges import draw_ranges as draw_ranges
     from optuna_dp.evidence.granting import fidelity as fidelity
     from optuna_dp.models.around import around as around
     from optuna_dp.planning.batch import batch_choices as batch_choices
     from optuna_dp.planning.budget import plan_budget as plan_budget
     from optuna_dp.planning.calibration import calibrate as calibrate
     from optuna_dp.planning.short_lists import short_list as short_list
+    from optuna_dp.preparation.columns import Categories as Categories
+    from optuna_dp.preparation.columns import Date as Date
+    from optuna_dp.preparation.columns import Number as Number
+    from optuna_dp.preparation.schema import Schema as Schema
     from optuna_dp.private_selection.guarantee import selection_guarantee as selection_guarantee
     from optuna_dp.private_selection.rand_tune import RandTuneSampler as RandTuneSampler
     from optuna_dp.private_selection.trial_counts.base import TrialCount as TrialCount
@@ -115,6 +120,7 @@ _CORE = {
     "accounting.kinds.worst_case": "worst_case",
     "accounting.opacus": "from_opacus",
     "training.fidelity": "Fidelity",
+    "evidence.drawn_ranges": "draw_ranges",
     "evidence.granting": "fidelity",
     "training.learning_rate": "learning_rate",
     "budget.plan": "BudgetPlan",
@@ -130,6 +136,8 @@ _CORE = {
     "training.softmax_regression": "SoftmaxRegression",
     "training.train": "Trained train",
     "planning.short_lists": "short_list",
+    "preparation.columns": "Categories Date Number",
+    "preparation.schema": "Schema",
     "private_selection.guarantee": "selection_guarantee",
     "private_selection.rand_tune": "RandTuneSampler",
     "private_selection.trial_counts.base": "TrialCount",

@@ -24,9 +24,12 @@ from optuna_dp.budget.released_ranges import released_ranges
 from optuna_dp.budget.settings import BudgetSettings
 from optuna_dp.errors import InvalidArgumentError, ReleaseRefusedError
 from optuna_dp.evidence.conduct import VOUCH, check_at_once, checked_vouched
+from optuna_dp.evidence.drawn_ranges import times_drawn
+from optuna_dp.evidence.preparation import person_of
 from optuna_dp.evidence.procedure import Asked, Outcome, Procedure
 from optuna_dp.evidence.run_record import RunRecord
 from optuna_dp.evidence.slot_records import NEW_STUDY
+from optuna_dp.preparation.range_query import RangeQuery
 from optuna_dp.protocol.plan import StudyPlan
 from optuna_dp.protocol.records import (
     DRAW_KEY,
@@ -38,6 +41,7 @@ from optuna_dp.protocol.records import (
     was_enqueued,
 )
 from optuna_dp.training.judgement import WORDS, has_output, judge
+from optuna_dp.training.prepared import WORDS as PREPARED
 
 if TYPE_CHECKING:
     from optuna_dp.accounting.guarantee import Guarantee
@@ -79,6 +83,11 @@ class Budget(Procedure):
                 "run", run, "the study's plan already says what runs cost", "Leave it out."
             )
         return self.settings.plan.event
+
+    @property
+    def ranges(self) -> RangeQuery | None:
+        """See :class:`Procedure`."""
+        return self.settings.plan.ranges
 
     def guarantee(self, record: RunRecord) -> Guarantee:
         plan = self.settings.plan
@@ -172,6 +181,9 @@ class Budget(Procedure):
             "training": _counts([judgement.training for judgement in judgements]),
             "score": _counts([judgement.score for judgement in judgements]),
             **({"fewer_steps": fewer} if fewer else {}),
+            "preparation": _counts([judgement.prepared["word"] for judgement in judgements]),
+            **person_of([judgement.prepared for judgement in judgements]),
+            **({"prepared": judgements[-1].prepared} if judgements else {}),
             **({"step": judgements[-1].step} if judgements and judgements[-1].step else {}),
             **({"scored_records": sizes.pop()} if len(sizes - {None}) == len(sizes) == 1 else {}),
             **({"vouched": vouched} if is_vouched else {}),
@@ -226,6 +238,11 @@ class Budget(Procedure):
         remarks = [failure] if output(last_run) is None else []
         remarks += [BY_HAND] if was_enqueued(last_run) else []
         trials = evidence.snapshot.trials
+        if times_drawn(trials) > 1:
+            raise ReleaseRefusedError(
+                "Its ranges were drawn more than once, and the plan pays for one draw.",
+                fix=NEW_STUDY,
+            )
         has_other_runs = any(shows_a_run(t) and not began(t) for t in trials)
         if has_other_runs:
             _logger.warning("Trials that the release leaves out: %s.", OTHERS)
@@ -260,8 +277,8 @@ def _named_open(runs: Sequence[FrozenTrial]) -> str:
 
 
 def _counts(words: Sequence[str | None]) -> dict[str, int]:
-    """Returns how many runs each of the three words is true of; without those that have none."""
-    return {word: words.count(word) for word in WORDS if word in words}
+    """Returns how many runs each word is true of; without those that have none."""
+    return {word: words.count(word) for word in (*WORDS, *PREPARED) if word in words}
 
 
 def shows_a_run(trial: FrozenTrial) -> bool:

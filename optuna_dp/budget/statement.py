@@ -9,9 +9,9 @@ from optuna_dp.accounting.event_words import in_words
 from optuna_dp.budget.last_runs import FAILED, GIVEN_UP
 from optuna_dp.budget.plan import BudgetPlan
 from optuna_dp.budget.settings import BudgetSettings
+from optuna_dp.evidence import preparation
 from optuna_dp.evidence.markdown import escaped
 from optuna_dp.evidence.promises import (
-    BEFORE_THE_RUNS,
     NO_EXACT_SCORE_DECIDED,
     PRIVATE_FAILURES,
     PUBLIC_NUMBERS,
@@ -128,7 +128,7 @@ took, when they ended, logs, or attributes and reported values outside the state
             _FIXED_BEFOREHAND,
             _CHOSEN_FROM_OUTPUTS,
             _FRESH_RANDOMNESS,
-            BEFORE_THE_RUNS,
+            *preparation.promises_of(spending),
             PRIVATE_FAILURES,
             _RELEASED_ANYHOW,
         )
@@ -179,6 +179,11 @@ took, when they ended, logs, or attributes and reported values outside the state
             **rungs,
             "The last run": f"planned: {in_words(plan.final.event)}{spare_words}. Its "
             f"hyperparameters: {origin}",
+            **(
+                {"Ranges drawn with noise": f"planned: {plan.ranges.in_words()}. Drawn once"}
+                if plan.ranges is not None
+                else {}
+            ),
             "The score": f"planned: {_SCORES[plan.score]}"
             + ("" if settings.scores_last_run else "; the last run has no score"),
             "Parameters": space,
@@ -202,12 +207,13 @@ took, when they ended, logs, or attributes and reported values outside the state
             return f"{runs} runs are said to have given an output, and {outputs} outputs are shown"
         for name, counted in (
             ("asked the plan what they may spend", spending["asked"]),
+            ("have a word on their preparation", sum(spending.get("preparation", {}).values())),
             ("have a word on their training", sum(spending["training"].values())),
             ("have a word on their score", sum(spending["score"].values())),
         ):
             if counted > runs:
                 return f"{counted} runs {name}, and {runs} gave an output"
-        return ""
+        return preparation.contradiction(spending)
 
     def facts_of_release(self, design: Design, content: Mapping[str, Any]) -> dict[str, str]:
         settings, spending = BudgetSettings.of(design), content["spending"]
@@ -218,6 +224,7 @@ took, when they ended, logs, or attributes and reported values outside the state
             "Runs that are charged for": _charged(settings.pilots + settings.paid, runs),
             "What runs may spend": f"checked: {_part(spending['asked'], runs)} with an output "
             "asked the plan what they may spend (odp.fidelity)",
+            **preparation.preparation_row(spending),
             "Training": _by_word(spending["training"], TRAINING_WORDS, runs, "with an output"),
         }
         rows |= sampling_row(content, set(spending["training"]) == {ENFORCED})

@@ -10,10 +10,12 @@ from optuna.study import Study
 from optuna.trial import FrozenTrial, TrialState
 
 from optuna_dp.errors import InvalidArgumentError, ReleaseRefusedError
+from optuna_dp.evidence.preparation import person_of
 from optuna_dp.evidence.run_record import run_records
 from optuna_dp.optuna_internals import storage_of, study_id_of, trial_id_of
 from optuna_dp.protocol.records import trial_id_at
 from optuna_dp.training.judgement import NOT_CHECKED, WORDS, RunJudgement, has_output, judge
+from optuna_dp.training.prepared import AS_GIVEN, BY_SCHEMA
 from optuna_dp.training.run_endings import settle
 
 if TYPE_CHECKING:
@@ -189,6 +191,12 @@ def conduct_of_all(
         is_vouched = is_vouched or len(kinds) > 1
         if kinds:
             words[name] = kinds.pop() if len(kinds) == 1 else NOT_CHECKED
+    if judgements:
+        prepared = [judgement.prepared for judgement in judgements]
+        # One word for both kinds that are known: it must not tell how many runs there were.
+        kinds = {AS_GIVEN if notes["word"] == AS_GIVEN else BY_SCHEMA for notes in prepared}
+        words["preparation"] = kinds.pop() if len(kinds) == 1 else AS_GIVEN
+        words |= person_of(prepared)
     # Words of an objective may differ from run to run, so they may tell which runs there were.
     if is_vouched or any(judgement.vouched for judgement in judgements):
         if vouched is None:

@@ -21,7 +21,7 @@ _NOT_CHECKED, _NOT_STATED = "not checked", "not stated"
 # What a reviewer asks first.
 _FIRST_ROWS = (
     *("What is protected", "Guarantee", "A record belongs to", "Who has several records"),
-    *("Planned for", "Model file", "Training", "Score"),
+    *("Planned for", "Model file", "Preparation", "Training", "Score"),
 )
 _WORDS = {
     "record": """\
@@ -47,12 +47,16 @@ class Page:
         rows: Its table, by heading.
         promises: What a person has to confirm.
         protected_records: The number of protected records; None if none is known.
+        road: What the whole road from the records as they came is worth; empty if it is not known.
+        schema: A section on what was said to be public about the records; empty if nothing was.
     """
 
     data: Mapping[str, Any]
     rows: Mapping[str, str]
     promises: Sequence[Promise]
     protected_records: int | None = None
+    road: str = ""
+    schema: str = ""
 
 
 def page_of(
@@ -60,6 +64,9 @@ def page_of(
     facts: Mapping[str, str],
     promises: Sequence[Promise],
     protected_records: int | None,
+    *,
+    road: str = "",
+    schema: str = "",
 ) -> Page:
     """Returns what a statement says.
 
@@ -68,6 +75,8 @@ def page_of(
         facts: More rows of its table: on the procedure, and what the curator says of the data.
         promises: What a person has to confirm.
         protected_records: The public number of protected records; None if none is known.
+        road: What the whole road from the records as they came is worth; empty if not known.
+        schema: A section on what was said to be public about the records.
     """
     records = data["content"].get("description", {}).get("records") or protected_records
     rows = {
@@ -87,7 +96,7 @@ def page_of(
     }
     order = [*(name for name in _FIRST_ROWS if name in rows), *rows]
     shown = {name: rows[name] for name in dict.fromkeys(order) if rows[name]}
-    return Page(data, shown, promises, records)
+    return Page(data, shown, promises, records, road, schema)
 
 
 def statement_markdown(page: Page) -> str:
@@ -99,7 +108,7 @@ def statement_markdown(page: Page) -> str:
 {_first_sentence(page)} The guarantee is for the whole procedure: every training run, every score
 and the choice among them.{_condition(rows)}
 
-{_open_for_the_curator(page)}{_persons(data, rows)}{_large_delta(page)}
+{_paragraph(page.road)}{_open_for_the_curator(page)}{_persons(data, rows)}{_large_delta(page)}
 
 `optuna-dp verify FILE --questions` prints what to ask before anything is published, and what to do
 if an answer is no. Nobody outside the project has reviewed the software that made this page yet.
@@ -107,14 +116,17 @@ if an answer is no. Nobody outside the project has reviewed the software that ma
 {_WORDS[data["unit"]]}
 
 *Planned* was fixed before the first run. *Checked* was verified by the software. *Vouched for* is
-the curator's word, which no software has checked. Trainings and scores have three words.
+the curator's word, which no software has checked. The preparation of the records has three words.
+*By schema*: the software made tensors of the records, by what is public. *Prepared row by row*: a
+function of the curator's did, and it was tried on made-up rows. *As given*: the software got ready
+tensors. Trainings and scores have three words.
 *Enforced*: the software did it. *Compared*: code of the curator's did a part, and the row says
 which part the software compared or did. *Not checked*: only the curator's word says it. Whoever
 can write the file of this release can write all of these words. The study's storage shows whether
 they are true: a release made of it once more has the same SHA-256.
 
 {two_columns(rows)}
-
+{page.schema}
 ## What it depends on
 
 What the software checked (otherwise it refuses the release):
@@ -277,10 +289,13 @@ def _first_sentence(page: Page) -> str:
     return (
         f"If the {_counted(len(page.promises), 'promise')} below hold"
         f"{'s' if len(page.promises) == 1 else ''}, the released output of this hyperparameter "
-        f"search is\n**differentially private with epsilon = {rounded_up(data['epsilon'], 4)} and "
-        f"delta = {data['delta']:g}**{_for_all_records(data)},\n"
+        f"search is\n**differentially private with {_bounds(data)},\n"
         f"with respect to {data['protected']}."
     )
+
+
+def _paragraph(text: str) -> str:
+    return f"{text}\n\n" if text else ""
 
 
 def _counted(number: int, noun: str) -> str:
@@ -368,15 +383,17 @@ def _excess(share: float) -> str:
     return f"{100 * share:.1f} %" if share >= 0.0005 else "less than 0.1 %"
 
 
-def _for_all_records(data: Mapping[str, Any]) -> str:
-    group = data["unit_with_several_records"]
+def _bounds(data: Mapping[str, Any]) -> str:
+    """Returns the bound for each person first, if one may have several records."""
+    group, delta = data["unit_with_several_records"], f"delta = {data['delta']:g}"
+    for_a_record = f"epsilon = {rounded_up(data['epsilon'], 4)}"
     if group is None:
-        return ""
+        return f"{for_a_record} and {delta}**"
     epsilon = group["epsilon"]
     bound = "no finite epsilon" if epsilon is None else f"epsilon = {rounded_up(epsilon)}"
     return (
-        f" for one record,\nand with **{bound}** at the same delta for one {_person(data)} with "
-        f"{group['records']} records"
+        f"{bound} and {delta} for each {_one_line(group['unit'])}** with\nup to "
+        f"{group['records']} records, and with {for_a_record} for one record"
     )
 
 
@@ -392,13 +409,9 @@ def plain_guarantee(data: Mapping[str, Any]) -> str:
     epsilon = group["epsilon"]
     bound = "no finite epsilon is known" if epsilon is None else f"epsilon = {rounded_up(epsilon)}"
     return (
-        f"{stated}; {bound} at the same delta for one {_person(data)} with {group['records']} "
-        "records"
+        f"{stated}; {bound} at the same delta for one {_one_line(group['unit'])} with "
+        f"{group['records']} records"
     )
-
-
-def _person(data: Mapping[str, Any]) -> str:
-    return _one_line(str(data["content"].get("description", {}).get("unit") or "person"))
 
 
 def _detection(data: Mapping[str, Any]) -> str:

@@ -41,19 +41,24 @@ def statement_data(
     content: Mapping[str, Any],
     procedure_words: Description,
     trained: bool,
+    unit: str | None = None,
     cap: int | None = None,
 ) -> dict[str, Any]:
     """Returns the statement as plain JSON values.
 
-    ``trained`` is whether a final training is composed on top; ``cap`` is the most records that
-    one unit has.
+    ``trained`` is whether a final training is composed on top; ``unit`` is whose record a record
+    is, and ``cap`` the most records that one of these has.
     """
     promises = procedure_words.all_promises(design, content, trained=trained)
     methods = {name: finite(value) for name, value in guarantee.by_method(delta).items()}
     attack, best = guarantee.bounds(delta)
     group = None
     if cap is not None and cap > 1 and guarantee.unit == "record":
-        group = {"records": cap, "epsilon": finite(group_epsilon(guarantee, delta, cap))}
+        group = {
+            "unit": unit or "person",
+            "records": cap,
+            "epsilon": finite(group_epsilon(guarantee, delta, cap)),
+        }
     return {
         "format": FORMAT,
         "version": VERSION,

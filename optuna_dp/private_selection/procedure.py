@@ -18,6 +18,7 @@ from optuna_dp.private_selection.winner import choose
 from optuna_dp.protocol.plan import Design
 from optuna_dp.protocol.records import DRAW_KEY, SlotRecord, ended, score
 from optuna_dp.training.judgement import ENFORCED, NOT_CHECKED, judge
+from optuna_dp.training.prepared import AS_GIVEN
 
 if TYPE_CHECKING:
     from optuna.trial import FrozenTrial
@@ -141,6 +142,8 @@ class PrivateSelection(DrawnRuns):
             spending |= {} if size is None else {"scored_records": size}
             is_enforced = spending.get("training") == ENFORCED and judgement.step is not None
             spending |= {"step": judgement.step} if is_enforced else {}
+            if spending.get("preparation") not in (None, AS_GIVEN):
+                spending |= {"prepared": judgement.prepared}
         outcome = replace(outcome, spending=spending)
         if disclosed is None:
             return outcome

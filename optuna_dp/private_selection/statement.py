@@ -7,9 +7,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from optuna_dp.accounting.event_words import in_words
+from optuna_dp.evidence import preparation
 from optuna_dp.evidence.markdown import escaped
 from optuna_dp.evidence.promises import (
-    BEFORE_THE_RUNS,
     NO_EXACT_SCORE_DECIDED,
     PRIVATE_FAILURES,
     PUBLIC_NUMBERS,
@@ -120,7 +120,7 @@ class SelectionDescription(Description):
             *(() if run is None else (PUBLIC_NUMBERS,)),
             _FIXED_BEFOREHAND,
             _RUNS_ALONE,
-            BEFORE_THE_RUNS,
+            *preparation.promises_of(spending),
             PRIVATE_FAILURES,
             _RELEASED_ANYHOW,
             _NOTHING_ELSE_LEAVES,
@@ -148,6 +148,7 @@ class SelectionDescription(Description):
             return {}
         records = self.record_counts(design, spending).row
         rows = {"Planned for": records} if records else {}
+        rows |= preparation.preparation_row(spending)
         if "training" in spending:
             rows |= sampling_row(content, spending["training"] == ENFORCED)
             words = TRAINING_WORDS[spending["training"]]

@@ -21,6 +21,7 @@ from optuna_dp import validation
 from optuna_dp.accounting.guarantee import Guarantee
 from optuna_dp.evidence.earlier_words import is_earlier
 from optuna_dp.evidence.markdown import Page, range_in_words
+from optuna_dp.evidence.preparation import persons
 from optuna_dp.evidence.procedures import (
     description_of,
     guarantee_without_study,
@@ -114,10 +115,10 @@ def compared(statement: Mapping[str, Any]) -> Comparison:
     design = Design.from_json(statement["design"])
     fits, has_training = _design_and_guarantee(design, guarantee)
     procedure_words, content = description_of(design), statement["content"]
-    cap, described_records = None, None
+    described_records = None
     if "description" in content:
-        description = DataDescription.from_json(content["description"])
-        cap, described_records = description.cap, description.records
+        described_records = DataDescription.from_json(content["description"]).records
+    unit, cap, _ = persons(content)
     made_anew = statement_data(
         guarantee,
         design,
@@ -125,6 +126,7 @@ def compared(statement: Mapping[str, Any]) -> Comparison:
         content=content,
         procedure_words=procedure_words,
         trained=has_training,
+        unit=unit,
         cap=cap,
     )
     check_keys(statement, set(made_anew))

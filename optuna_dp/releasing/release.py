@@ -14,7 +14,8 @@ from optuna.distributions import BaseDistribution, distribution_to_json
 from optuna_dp import parts
 from optuna_dp.accounting.event_words import in_words
 from optuna_dp.accounting.events import compose
-from optuna_dp.evidence.markdown import Page, page_of, statement_markdown
+from optuna_dp.evidence import preparation
+from optuna_dp.evidence.markdown import Page, escaped, page_of, statement_markdown
 from optuna_dp.evidence.procedures import description_of
 from optuna_dp.evidence.statement import SAMPLING_ROW
 from optuna_dp.evidence.statement_data import statement_data
@@ -197,6 +198,7 @@ class Release:
         """Returns the statement as plain JSON values."""
         procedure_words = description_of(self.design)
         content = self._content()
+        unit, cap, _ = preparation.persons(content)
         return statement_data(
             self.guarantee,
             self.design,
@@ -204,7 +206,8 @@ class Release:
             content=content,
             procedure_words=procedure_words,
             trained=self.training is not None,
-            cap=None if self.description is None else self.description.cap,
+            unit=unit,
+            cap=cap,
         )
 
     def _content(self) -> dict[str, Any]:
@@ -248,6 +251,12 @@ def statement_page(
         facts = DataDescription.from_json(content["description"]).facts()
     elif data["unit"] == "record":  # Of a vote, clients hold the records: nobody describes them.
         facts = DataDescription().facts()
+    unit, cap, is_enforced = preparation.persons(content)
+    if is_enforced:
+        facts["A record belongs to"] = (
+            f"enforced: one {escaped(str(unit))}; {cap} record{'s' * (cap != 1)} of each at most "
+            "were used"
+        )
     # What is charged for may have no batches at all, as in pure_dp(...).
     if facts.get(SAMPLING_ROW) == NOT_STATED and not _has_batches(data["guarantee"]["event"]):
         del facts[SAMPLING_ROW]
@@ -264,7 +273,15 @@ def statement_page(
         facts["Final training"] = f"vouched for: {cost}; counted in the guarantee above"
     promises = words.all_promises(design, content, trained=training is not None)
     counts = words.record_counts(design, content.get("spending", {}))
-    return page_of(data, facts, promises, counts.protected)
+    spending = content.get("spending", {})
+    return page_of(
+        data,
+        facts,
+        promises,
+        counts.protected,
+        road=preparation.road(spending),
+        schema=preparation.schema_section(spending),
+    )
 
 
 def _has_batches(event: Any) -> bool:

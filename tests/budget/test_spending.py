@@ -800,8 +800,12 @@ def test_who_has_several_records_reads_it_at_the_top() -> None:
     odp.describe(study, records=1000, unit="patient", cap=3)
     statement = odp.release(study).statement()
     words = " ".join(statement.split())
-    assert re.search(r"for one record, and with \*\*epsilon = \S+\*\* at the same delta", words)
-    assert "at the same delta for one patient with 3 records" in words
+    for_each = (
+        r"epsilon = \S+ and delta = 1e-05 for each patient\*\* with up to 3 records, and with"
+    )
+    assert re.search(
+        rf"differentially private with {for_each} epsilon = \S+ for one record", words
+    )
     assert "times the number of records that is 0.01" in statement
 
 

@@ -1,0 +1,196 @@
+"""What a statement says of how records became tensors, and of whose records they are."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from optuna_dp.errors import OptunaDPError
+from optuna_dp.evidence.markdown import escaped, two_columns
+from optuna_dp.evidence.promises import BEFORE_THE_RUNS, Promise
+from optuna_dp.preparation.schema import Schema
+from optuna_dp.training.judgement import ENFORCED
+from optuna_dp.training.prepared import AS_GIVEN, BY_ROW, BY_SCHEMA, WORDS
+
+ROW = "Preparation"
+_SENTENCES = {
+    BY_SCHEMA: "by schema: this package made the tensors by the public ranges and lists below, "
+    "without any statistic of the records",
+    BY_ROW: "prepared row by row (tried on made-up rows): a function of the curator's made the "
+    "tensors. Each made-up row gave alone what it gave among others",
+    AS_GIVEN: "as given: how the tensors were made is the curator's word",
+}
+_PUBLIC_SCHEMA = Promise(
+    "Every range and every list under *What was said to be public about the records* is public: "
+    "none of them was read off the records. The table that was given to the software held the "
+    "records as they came. Nothing in it was computed from several records, and none was "
+    "repeated.",
+    "Was every range and every list of the schema fixed without looking at these records, and was "
+    "the table that was encoded the records as they came (nothing scaled, filled in, selected or "
+    "repeated by what is in all of them)?",
+    f"row *{ROW}*",
+)
+_OUTSIDE = Promise(
+    "What the function that prepared rows holds from outside (row *Preparation*) was not computed "
+    "from the records.",
+    "Was all that the function holds from outside made without these records?",
+    f"row *{ROW}*",
+)
+
+
+def words_of(spending: Mapping[str, Any]) -> set[str]:
+    """Returns which of the three words are true of some run; "as given" where nothing is known."""
+    words = spending.get("preparation")
+    if isinstance(words, Mapping):
+        return {word for word in words if word in WORDS} or {AS_GIVEN}
+    return {words} if words in WORDS else {AS_GIVEN}
+
+
+def preparation_row(spending: Mapping[str, Any]) -> dict[str, str]:
+    """Returns the statement's row on the preparation.
+
+    Args:
+        spending: What is known of runs, as releases have it.
+    """
+    counts = spending.get("preparation")
+    if isinstance(counts, Mapping):
+        runs = spending.get("runs")
+        text = "; ".join(
+            f"{_SENTENCES[word]} ({counts[word]} of {runs} runs)"
+            for word in WORDS
+            if word in counts
+        )
+    elif counts in WORDS:
+        text = f"{_SENTENCES[counts]}, in every run"
+        if counts != AS_GIVEN:
+            text = f"{_SENTENCES[_of_release(spending)]}. In every run it was one of *by schema* "
+            text += "and *prepared row by row*"
+    else:
+        return {}
+    notes = _notes(spending)
+    if notes.get("word") == BY_ROW:
+        outside = ", ".join(map(str, notes.get("outside") or ())) or "nothing"
+        text += (
+            f". The function of the released run is {escaped(str(notes.get('function')))}. It "
+            f"holds from outside: {escaped(outside)}"
+        )
+        text += "; how that was made is the curator's word" if notes.get("outside") else ""
+    return {ROW: text}
+
+
+def promises_of(spending: Mapping[str, Any]) -> tuple[Promise, ...]:
+    """Returns what a person has to confirm of the preparation."""
+    words = words_of(spending)
+    return (
+        *((BEFORE_THE_RUNS,) if AS_GIVEN in words else ()),
+        *((_PUBLIC_SCHEMA,) if words != {AS_GIVEN} else ()),
+        *((_OUTSIDE,) if BY_ROW in words else ()),
+    )
+
+
+def road(spending: Mapping[str, Any]) -> str:
+    """Returns what the whole road is worth, from the records as they came to the released score.
+
+    Args:
+        spending: What is known of runs; empty if nothing is.
+    """
+    if "training" not in spending:
+        return ""
+    words = words_of(spending)
+    is_done_here = all(
+        set(spending.get(part) or {ENFORCED}) == {ENFORCED}
+        if isinstance(spending.get(part), Mapping)
+        else spending.get(part) in (None, ENFORCED)
+        for part in ("training", "score")
+    )
+    if AS_GIVEN in words:
+        then = (
+            "From the tensors on the software did everything itself"
+            if is_done_here
+            else "What came after is said in the rows *Training* and *Score*"
+        )
+        return (
+            "**From ready-made tensors on.** How the records became tensors is *as given*: the "
+            "curator's word. A scaler, an encoder or a filling of gaps that was fitted on the "
+            f"records is not in this epsilon. {then}."
+        )
+    if not is_done_here:
+        return (
+            "**The preparation is the software's, and what follows is not all.** The rows "
+            f"*{ROW}*, *Training* and *Score* say which part it did."
+        )
+    if words == {BY_SCHEMA}:
+        return (
+            "**The whole road is enforced**, from the table to the score: the software encoded "
+            "each record by what is public, trained and scored."
+        )
+    return (
+        "**The whole road is enforced, but for a function of the curator's** that prepared the "
+        "rows. It was tried on made-up rows, and prepared each by itself."
+    )
+
+
+def schema_section(spending: Mapping[str, Any]) -> str:
+    """Returns the table of what was said to be public; empty if there is no schema.
+
+    Raises:
+        OptunaDPError: If the notes hold no schema of this package.
+    """
+    notes = _notes(spending)
+    parts = []
+    for noun, data in (("column", notes.get("schema")), ("prepared column", notes.get("then"))):
+        if data is not None:
+            words = Schema.from_json(data).words().items()
+            rows = {escaped(name): escaped(text) for name, text in words}
+            parts.append(two_columns(rows, f"| {noun} | what was said to be public |"))
+    if not parts:
+        return ""
+    tables = "\n\n".join(parts)
+    return f"\n## What was said to be public about the records\n\n{tables}\n"
+
+
+def contradiction(spending: Mapping[str, Any]) -> str:
+    """Returns why no study can have this preparation; empty if one can."""
+    words = words_of(spending)
+    if words == {AS_GIVEN} and not _notes(spending).get("schema"):
+        return ""
+    try:
+        section = schema_section(spending)
+    except OptunaDPError as error:
+        return f"its schema is none: {error}"
+    return "" if section or AS_GIVEN in words else "records were prepared by a schema, and none is"
+
+
+def persons(content: Mapping[str, Any]) -> tuple[str | None, int | None, bool]:
+    """Returns whose record a record is, how many one has at most, and whether that is enforced.
+
+    Args:
+        content: What is released, with what is known of the runs and what the curator said.
+    """
+    description = content.get("description", {})
+    person = content.get("spending", {}).get("person")
+    if isinstance(person, Mapping):
+        return description.get("unit") or str(person["unit"]), person["most"], True
+    return description.get("unit"), description.get("cap"), False
+
+
+def person_of(prepared: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Returns the bound on the records of a person that every run has kept, as JSON.
+
+    Args:
+        prepared: What is known of the preparation of each run.
+    """
+    schemas = [notes.get("schema") or {} for notes in prepared]
+    bounds = {(schema.get("unit"), schema.get("most")) for schema in schemas}
+    unit, most = bounds.pop() if len(bounds) == 1 else (None, None)
+    return {} if most is None else {"person": {"unit": unit, "most": most}}
+
+
+def _notes(spending: Mapping[str, Any]) -> Mapping[str, Any]:
+    notes = spending.get("prepared")
+    return notes if isinstance(notes, Mapping) else {}
+
+
+def _of_release(spending: Mapping[str, Any]) -> str:
+    word = _notes(spending).get("word")
+    return word if word in WORDS else AS_GIVEN
