@@ -32,6 +32,7 @@ from optuna_dp.testing import randomness
 from optuna_dp.testing.privacy_warnings import noting_privacy_warnings
 from optuna_dp.testing.watched_scores import NoisyScore, watching_scores
 from optuna_dp.training.judgement import RunJudgement, judge
+from optuna_dp.training.prepared import AS_GIVEN
 from optuna_dp.training.run_endings import settle
 from optuna_dp.training.trial_notes import BY_ENGINE, TRAINING, claims
 
@@ -57,6 +58,7 @@ class CheckedRun:
         judgement: What a release would know of it; None without a budget or a score.
         seconds: How long it took.
         is_enforced: Whether :func:`optuna_dp.train` made its training.
+        takes_records_as_given: Whether that training's records came without a schema.
         privacy_warnings: What other libraries warned of, where the warning names privacy.
         scores: The noisy scores of this package that it computed.
     """
@@ -74,6 +76,7 @@ class CheckedRun:
     judgement: RunJudgement | None = None
     seconds: float = 0.0
     is_enforced: bool = False
+    takes_records_as_given: bool = False
     privacy_warnings: list[str] = field(default_factory=list)
     scores: list[NoisyScore] = field(default_factory=list)
 
@@ -136,8 +139,10 @@ class Bench:
         run.reports, run.reads = dict(frozen.intermediate_values), sorted(reads)
         run.attributes = dict(frozen.user_attrs)
         run.asked = storage.asked
-        run.is_enforced = any(
-            training.get("by") == BY_ENGINE for training in claims(frozen, TRAINING).values()
+        trainings = [t for t in claims(frozen, TRAINING).values() if t.get("by") == BY_ENGINE]
+        run.is_enforced = bool(trainings)
+        run.takes_records_as_given = any(
+            training.get("prepared") == {"word": AS_GIVEN} for training in trainings
         )
         run.judgement = self._judged(trial, storage, run.value)
         return run

@@ -16,7 +16,7 @@ from optuna_dp.testing import randomness, run_faults, score_faults
 from optuna_dp.testing.checked_run import Bench, CheckedRun
 from optuna_dp.testing.finding import Finding
 from optuna_dp.testing.left_out import without_last
-from optuna_dp.testing.objective_report import ObjectiveReport
+from optuna_dp.testing.objective_report import AS_GIVEN_NOTE, ObjectiveReport
 from optuna_dp.testing.source_hints import hints_at
 
 if TYPE_CHECKING:
@@ -41,8 +41,8 @@ def check_objective(
     Under a plan it is the last run that is made twice. Looked for are runs that do not end, that
     never ask what they may spend or that read other trials; seeds; scores, reports and user
     attributes without noise; noisy scores that cost more than is paid for; other libraries'
-    privacy warnings; and what ``release`` would refuse. The source gives hints: preparation that
-    is fitted to the records, early stops, checkpoints, seeds. With ``data`` a third run without
+    privacy warnings; and what ``release`` would refuse. The source gives hints: preparation
+    outside of a schema, early stops, checkpoints, seeds. With ``data`` a third run without
     the last record shows whether a run fails, or divides its score by another number.
 
     Nothing is written but what the objective writes, and no budget is spent: use made-up data, or
@@ -118,7 +118,8 @@ def check_objective(
         findings += run_faults.of_record_left_out(missing, runs[0])
         findings += [] if public_score else score_faults.of_sizes(runs, missing, relation)
     findings += hints_at(objective)
-    return ObjectiveReport(_once(findings), bench.runs)
+    note = AS_GIVEN_NOTE if any(run.takes_records_as_given for run in runs) else ""
+    return ObjectiveReport(_once(findings), bench.runs, note)
 
 
 def _event_of_last_run(plan: BudgetPlan) -> dp_event.DpEvent:

@@ -11,6 +11,7 @@ UNSEEN = (
     "Not seen: how a training of your own clips, samples and adds noise, and what was done to the "
     "records before the objective. See docs/how-to/audit.md."
 )
+AS_GIVEN_NOTE = "The records are as given, without a schema; the statement will say so."
 
 
 @dataclass(frozen=True)
@@ -21,10 +22,12 @@ class ObjectiveReport:
         findings: What is wrong, or may be, the certain ones first; empty if nothing was found,
             which proves nothing.
         runs: How often the objective was run.
+        note: What a statement will say and nobody has to change; empty if nothing.
     """
 
     findings: tuple[Finding, ...]
     runs: int
+    note: str = ""
 
     def __post_init__(self) -> None:
         in_order = sorted(self.findings, key=lambda finding: not finding.certain)
@@ -62,10 +65,11 @@ class ObjectiveReport:
         return f"{result} in {_count(self.runs, 'run')} of the objective and in its source."
 
     def __str__(self) -> str:
+        notes = [self.note] if self.note else []
         if not self.findings:
-            return f"{self.verdict}\n{UNSEEN}"
+            return "\n".join([self.verdict, *notes, UNSEEN])
         lines = [f"{'FAULT' if f.certain else 'hint '} {f}" for f in self.findings]
-        return "\n".join([*lines, self.verdict])
+        return "\n".join([*lines, self.verdict, *notes])
 
     def to_json(self) -> str:
         """Returns the report as JSON, for programs."""
@@ -78,6 +82,7 @@ class ObjectiveReport:
                     for f in self.findings
                 ],
                 "runs": self.runs,
+                "note": self.note,
             },
             indent=2,
         )

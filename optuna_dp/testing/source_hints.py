@@ -1,4 +1,4 @@
-"""Hints at what source code shows and a run may not: statistics, splits, checkpoints, seeds.
+"""Hints at what source code shows and a run may not: preparation, splits, checkpoints, seeds.
 
 A name in a source says what may be done with private records, not that it is done. So each finding
 here is a hint, which does not fail a check.
@@ -13,40 +13,15 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from optuna_dp.testing.finding import Finding
+from optuna_dp.testing.source_preparation import preparation_outside
+from optuna_dp.testing.source_scopes import left_alone
 from optuna_dp.testing.source_statistics import statistics_of_records
 from optuna_dp.testing.source_syntax import called, in_words
 
-# What is fitted to records, by the last part of its name.
-_FITTED = {
-    *("fit_transform", "fit_resample", "adapt", "get_dummies", "factorize", "qcut", "groupby"),
-    *("StandardScaler", "MinMaxScaler", "MaxAbsScaler", "RobustScaler", "PowerTransformer"),
-    *("QuantileTransformer", "PCA", "TruncatedSVD", "KMeans", "SimpleImputer", "KNNImputer"),
-    *("IterativeImputer", "SelectKBest", "SelectPercentile", "SelectFromModel", "RFE"),
-    *("VarianceThreshold", "TargetEncoder", "OrdinalEncoder", "OneHotEncoder", "LabelEncoder"),
-    *("LabelBinarizer", "KBinsDiscretizer", "CountVectorizer", "TfidfVectorizer", "SMOTE"),
-    *("RandomOverSampler", "RandomUnderSampler", "ADASYN", "compute_class_weight"),
-    *("compute_sample_weight", "build_vocab_from_iterator", "train_new_from_iterator"),
-}
-# What reads which values there are.
-_DISTINCT = {"unique", "nunique", "value_counts", "unique_consecutive", "bincount"}
 _STOPS = {"EarlyStopping", "ReduceLROnPlateau"}
 
 # The kind of hint, names of calls that give it, what may be wrong, and what to write instead.
 _CALLS = (
-    (
-        "fitted preprocessing",
-        _FITTED,
-        "Statistics of private records have no noise, and no guarantee covers them.",
-        "scale by public constants, name the categories and the words in a public list, fill "
-        "gaps by a public value; or fit on public records.",
-    ),
-    (
-        "values of the records",
-        _DISTINCT,
-        "Which values or classes there are is read off the records. A record may be the only one "
-        "of its class, and then changes the shape of the model.",
-        "write the classes down: CLASSES = 10, or a public list of names.",
-    ),
     (
         "early stop",
         _STOPS,
@@ -110,26 +85,15 @@ def hints_in_source(source: str) -> list[Finding]:
         tree = ast.parse(textwrap.dedent(source))
     except SyntaxError:
         return []
-    hints = []
-    compared = {
-        inner
-        for node in ast.walk(tree)
-        if isinstance(node, ast.Compare)
-        for inner in ast.walk(node)
-    }
+    passed = left_alone(tree)
+    hints = [*preparation_outside(tree, passed), *statistics_of_records(tree, passed)]
     calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call)]
     for kind, names, problem, change in _CALLS:
-        # What is only compared with a number shapes no model.
-        found = [
-            call
-            for call in calls
-            if called(call) in names and call not in compared and not _is_public(call)
-        ]
+        found = [call for call in calls if called(call) in names]
         if found:
             lines = sorted({call.lineno for call in found})
             words = ", ".join(sorted({called(call) for call in found}))
             hints.append(Finding(kind, f"{words} ({in_words(lines)}). {problem}", change, False))
-    hints += statistics_of_records(tree)
     hints += _in_training_loops(tree, {hint.name for hint in hints})
     hints += _best_models(calls)
     hints += _kept_across_runs(tree)
@@ -225,11 +189,6 @@ def _best_models(calls: list[ast.Call]) -> Iterator[Finding]:
             certain=False,
             about="the best model",
         )
-
-
-def _is_public(call: ast.Call) -> bool:
-    """Returns whether a call is given its categories by the program."""
-    return any(keyword.arg in {"categories", "minlength"} for keyword in call.keywords)
 
 
 def _of_sizes(calls: list[ast.Call]) -> Iterator[Finding]:

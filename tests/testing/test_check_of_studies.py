@@ -124,3 +124,30 @@ def test_nothing_is_found_where_odp_train_trains(is_seeded: bool) -> None:
 
     report = odp.check_objective(softmax, plan=PLAN)
     assert report.findings == (), str(report)
+    assert str(report).splitlines()[1] == report.note
+    assert "as given" in report.note
+
+
+@pytest.mark.slow
+def test_what_is_made_by_a_schema_is_no_hint_and_what_is_made_beside_it_is_one() -> None:
+    schema = odp.Schema({f"x{i}": (-2, 2) for i in range(4)}, died=[0, 1], target="died")
+
+    def by_schema(trial: optuna.Trial) -> Any:
+        table = schema.encode(PIXELS, LABELS)
+        model = odp.SoftmaxRegression(schema.width, schema.outputs)
+        return odp.train(odp.fidelity(trial), model, table, score="accuracy").score
+
+    def beside_it(trial: optuna.Trial) -> Any:
+        pixels = (PIXELS - PIXELS.mean(0)) / PIXELS.std(0)
+        table = schema.encode(pixels, LABELS)
+        model = odp.SoftmaxRegression(schema.width, len(np.unique(LABELS)))
+        return odp.train(odp.fidelity(trial), model, table, score="accuracy").score
+
+    report = odp.check_objective(by_schema, plan=PLAN)
+    assert (report.findings, report.note) == ((), "")
+    report = odp.check_objective(beside_it, plan=PLAN)
+    assert [f.name for f in report.findings] == [
+        "values of the records",
+        "statistics of the records",
+    ]
+    assert not any(f.certain for f in report.findings)

@@ -29,7 +29,6 @@ def test_what_is_fitted_in_a_line_of_its_own_is_a_hint() -> None:
     "line",
     [
         "x = PCA(8).fit(x).transform(x)",
-        "x, y = SMOTE().fit_resample(x, y)",
         "x = pd.get_dummies(frame)",
         "words = TfidfVectorizer().fit(texts)",
         "means = frame.groupby('city').income.mean()",
@@ -40,6 +39,122 @@ def test_what_is_fitted_in_a_line_of_its_own_is_a_hint() -> None:
 def test_preparation_that_is_fitted_to_records_is_a_hint(line: str) -> None:
     (hint,) = hints_in_source(line)
     assert (hint.name, hint.certain) == ("fitted preprocessing", False)
+
+
+OUTSIDE = {
+    "values of the records": (
+        "words = Counter(text.split())",
+        "vocabulary = set(words)",
+        "words = sorted(set(' '.join(texts).split()))",
+        "codes = frame.city.astype('category').cat.codes",
+        "model = nn.Embedding(frame['city'].nunique(), 8)",
+        "def loss(output, target):\n    return one_hot(target, int(y.max()) + 1)",
+        "x = pad_sequence(texts, batch_first=True)",
+    ),
+    "repeated records": (
+        "x, y = SMOTE().fit_resample(x, y)",
+        "rows = np.concatenate([np.arange(len(y)), np.repeat(rare, 5)])",
+        "x = np.repeat(x[y == 2], 5, axis=0)",
+        "frame = pd.concat([frame, frame[frame.y == 1]])",
+        "frame = pd.concat([rare] * 5)",
+        "x = resample(x, n_samples=500)",
+        "frame = frame.sample(500, replace=True)",
+    ),
+    "rows made of other rows": (
+        "x = np.stack([series[i : i + 8] for i in range(300)])",
+        "for i in range(300):\n    rows.append(series[i : i + 8])",
+        "class Windows:\n    def __getitem__(self, i):\n        return self.s[i : i + self.n]",
+        "x = series.unfold(0, 8, 1)",
+        "x = frame.rolling(7).sum()",
+        "near = ((x[:, None] - x[None]) ** 2).sum(-1).argsort(1)",
+    ),
+    "records of one person": (
+        "patient = frame.index // 10",
+        "x = frame.drop(columns='y'); groups = frame['user_id']",
+    ),
+    "statistics of the records": (
+        "frame = frame.fillna(frame.median())",
+        "def load(x):\n    return np.where(np.isnan(x), np.nanmean(x, axis=0), x)",
+        "def load(x):\n    x[np.isnan(x)] = x.mean()\n    return x",
+        "def load(x):\n    low, high = x.min(), x.max()\n    return (x - low) / (high - low)",
+        "order = np.argsort(-x.var(0))",
+        "weights = len(y) / (3 * np.bincount(y, minlength=3))",
+        "shares = np.bincount(y, minlength=3) / len(y)",
+        "x = x - x.mean(axis=0)",
+    ),
+}
+
+
+@pytest.mark.parametrize(
+    ("kind", "source"), [(kind, source) for kind, lines in OUTSIDE.items() for source in lines]
+)
+def test_preparation_outside_of_a_schema_is_a_hint(kind: str, source: str) -> None:
+    (hint,) = hints_in_source(source)
+    assert (hint.name, hint.certain) == (kind, False)
+    assert "(line" in hint.what
+
+
+@pytest.mark.parametrize("kind", [*OUTSIDE, "fitted preprocessing"])
+def test_a_hint_at_preparation_names_the_schema_or_each_record_once(kind: str) -> None:
+    source = OUTSIDE.get(kind, ("x = StandardScaler().fit_transform(x)",))[0]
+    (hint,) = hints_in_source(source)
+    assert "odp.Schema" in hint.change or "schema.encode" in hint.change or "once" in hint.change
+    assert "possible at all" not in hint.change
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "def f(rows):\n    return g(rows)\n"
+        "def g(rows):\n    return StandardScaler().fit_transform(rows)\n"
+        "table = schema.encode(frame, prepare=f)",
+        "table = schema.encode(frame, prepare=lambda rows: rows.fillna(rows.mean()))",
+        "from diffprivlib.models import PCA\nx = PCA(4, epsilon=1.0).fit_transform(x)",
+        "import diffprivlib.models as m\ns = m.StandardScaler(epsilon=1)\nx = s.fit_transform(x)",
+        "model = ExplainableBoostingClassifier(epsilon=1.0)\nmodel.fit(x, y)",
+        "scaler = StandardScaler()\nscaler.fit(public_x)\nx = scaler.transform(x)",
+        "frame = pd.read_csv('public/census.csv')\nlow, high = frame.age.min(), frame.age.max()",
+        "inputs = odp.made_up_inputs(8)\nspread = inputs.std(0)",
+        "def test_classes():\n    classes = np.unique(predict(x))",
+        "assert set(np.unique(y)) <= {0, 1}",
+        "per_class = np.bincount(predictions)",
+        "release = odp.release(study)\nclasses = np.unique(y)",
+        "def main():\n    release = odp.release(study)\n    spread = x.std(0)",
+        "x = Normalizer().fit_transform(x)",
+        "encoder = OneHotEncoder(categories=[PLACES])\nx = encoder.fit_transform(x)",
+        "x = pd.get_dummies(pd.Categorical(city, categories=CITIES))",
+        "codes = frame.city.astype(CITY).cat.codes",
+        "x = x / x.max(axis=1, keepdims=True)",
+        "class Images:\n    def __getitem__(self, i):\n        z = self.x[i]\n"
+        "        return (z - z.mean()) / z.std()",
+        "def r2(y, guess):\n    return 1 - ((y - guess) ** 2).mean() / y.var()",
+        "noisy = (np.bincount(y, minlength=3) + noise) / len(y)",
+        "frame = frame.fillna(0)",
+        "x = np.stack([series[i : i + 8] for i in range(0, 300, 8)])",
+        "batches = [x[i : i + 64] for i in range(0, len(x), 64)]",
+        "labels = np.repeat(np.arange(3), 100)",
+        "features = np.concatenate([x, x[:, :1]], axis=1)",
+        "table = odp.Schema(age=(20, 80), unit='patient').encode(frame[['patient', 'age']])",
+        "rows.append([x, x[0]])",
+        "known = set(WORDS)",
+        "names = sorted(set(files))",
+    ],
+)
+def test_what_prepares_no_private_records_gives_no_hint(source: str) -> None:
+    assert hints_in_source(source) == []
+
+
+def test_what_is_fitted_before_prepare_is_a_hint() -> None:
+    (hint,) = hints_in_source(
+        "scaler = StandardScaler().fit(frame)\n"
+        "table = schema.encode(frame, prepare=lambda rows: scaler.transform(rows))"
+    )
+    assert "StandardScaler (line 1)" in hint.what
+
+
+def test_a_public_scale_makes_no_records_public() -> None:
+    (hint,) = hints_in_source("x = torch.tensor(x / PUBLIC_SCALE)\nx = PCA(4).fit(x).transform(x)")
+    assert "PCA (line 2)" in hint.what
 
 
 @pytest.mark.parametrize(
