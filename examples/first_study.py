@@ -19,18 +19,20 @@ import optuna_dp as odp
 
 RECORDS = 1797  # a number that may be public; with a secret one, a round guess
 PLAN = odp.plan_budget(epsilon=3.0, delta=1e-5, records=RECORDS, epochs=20, pilots=6)
-pixels, labels = load_digits(return_X_y=True)
-# Scaled by 16, the most that a pixel can be: a public number, no statistic of the records.
-DATA = torch.tensor(pixels / 16, dtype=torch.float32), torch.tensor(labels)
+DATA = load_digits(return_X_y=True)  # pixels and labels, as they come
+# What is public about them. No record was looked at.
+SCHEMA = odp.Schema.images(64, low=0, high=16, target=range(10))
 os.makedirs("curator", exist_ok=True)  # for you alone
 MODELS = optuna.artifacts.FileSystemArtifactStore("curator")
 
 
 def objective(trial, data=DATA):
     run = odp.fidelity(trial)
-    width = trial.suggest_int("width", 8, 256, log=True)
-    model = nn.Sequential(nn.Linear(64, width), nn.ReLU(), nn.Linear(width, 10))
-    trained = odp.train(run, model, data, loss=nn.functional.cross_entropy, score="accuracy")
+    hidden = trial.suggest_int("hidden", 8, 256, log=True)
+    model = nn.Sequential(
+        nn.Linear(SCHEMA.width, hidden), nn.ReLU(), nn.Linear(hidden, SCHEMA.outputs)
+    )
+    trained = odp.train(run, model, SCHEMA.encode(*data))
     if not run.is_pilot:
         torch.save(trained.model.state_dict(), "curator/last.pt")
         optuna.artifacts.upload_artifact(

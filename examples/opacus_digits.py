@@ -46,8 +46,8 @@ torch.set_num_threads(1)
 
 def data() -> tuple[TensorDataset, torch.Tensor, torch.Tensor]:
     pixels, labels = load_digits(return_X_y=True)
-    x = torch.tensor(pixels / 16.0, dtype=torch.float32)
-    y = torch.tensor(labels)
+    schema = odp.Schema.images(64, high=16, target=range(10))  # what is public about the records
+    x, y = schema.encode(pixels, labels).tensors()
     # The split is by position and fixed: it does not look at the records.
     order = torch.tensor(np.random.default_rng(0).permutation(len(x)))
     valid, train = order[:VALIDATION_SIZE], order[VALIDATION_SIZE:]

@@ -6,18 +6,21 @@ from torch import nn
 import optuna_dp as odp
 
 pixels, labels = load_digits(return_X_y=True)
-x, y = torch.tensor(pixels / 16, dtype=torch.float32), torch.tensor(labels)
+schema = odp.Schema.images(64, high=16, target=range(10))  # public: no record was looked at
+records = schema.encode(pixels, labels)
 plan = odp.plan_budget(epsilon=3.0, delta=1e-5, records=1797, epochs=20, pilots=6)
 
 
 def objective(trial):
     run = odp.fidelity(trial)  # what this trial may spend
-    width = trial.suggest_int("width", 8, 256, log=True)
-    model = nn.Sequential(nn.Linear(64, width), nn.ReLU(), nn.Linear(width, 10))
-    trained = odp.train(run, model, (x, y), loss=nn.functional.cross_entropy, score="accuracy")
+    hidden = trial.suggest_int("hidden", 8, 256, log=True)
+    model = nn.Sequential(
+        nn.Linear(schema.width, hidden), nn.ReLU(), nn.Linear(hidden, schema.outputs)
+    )
+    trained = odp.train(run, model, records)
     if not run.is_pilot:
         torch.save(trained.model.state_dict(), "model.pt")
-    return trained.score  # has noise
+    return trained.score  # the accuracy, with noise
 
 
 if __name__ == "__main__":

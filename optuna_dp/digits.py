@@ -37,8 +37,8 @@ SCORE_NOISE = 8.0
 VALIDATION_SIZE = 442
 _CLASSES = 10
 _VALIDATION_SHARE = 0.25
-# 64 pixels between 0 and 1, and a constant: the schema of the records, which is public.
-_INPUTS = np.hstack([odp.made_up_inputs(*[(0, 1)] * 64), np.ones((256, 1))])
+# 64 pixels between -1 and 1, and a constant: what is public about the records.
+SCHEMA = odp.Schema.images(65, low=-1, high=1, target=range(_CLASSES))
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ class Digits:
     """The digits, split into training and validation records.
 
     Attributes:
-        train_x: (n, 65) pixels scaled to [0, 1], and a constant.
+        train_x: (n, 65) pixels scaled to [-1, 1], and a constant.
         train_y: (n,) labels.
         valid_x: (v, 65) as ``train_x``.
         valid_y: (v,) labels.
@@ -64,7 +64,7 @@ def load() -> Digits:
     from sklearn.datasets import load_digits  # start-up time: scikit-learn is slow to load
 
     x, y = load_digits(return_X_y=True)
-    x = np.hstack([x / 16.0, np.ones((len(x), 1))])
+    x = np.hstack([x / 8.0 - 1.0, np.ones((len(x), 1))])
     held_out = np.random.default_rng(0).random(len(x)) < _VALIDATION_SHARE
     return Digits(x[~held_out], y[~held_out], x[held_out], y[held_out])
 
@@ -143,16 +143,8 @@ class BudgetObjective:
         if run.is_pilot or run.rung > 0:
             noise = trial.suggest_float("noise_per_weight", 0.03, 3.0, log=True)
             rate = run.learning_rate(noise_per_weight=noise)
-        model = odp.SoftmaxRegression(x.shape[1], _CLASSES)
-        training = odp.train(
-            run,
-            model,
-            (x, y),
-            score="accuracy",
-            optimizer="sgd",
-            learning_rate=rate,
-            inputs=_INPUTS,
-        )
+        model = odp.SoftmaxRegression(SCHEMA.width, _CLASSES)
+        training = odp.train(run, model, SCHEMA.encode(x, y), optimizer="sgd", learning_rate=rate)
         self.weights = model.weights
         assert training.score is not None
         return training.score

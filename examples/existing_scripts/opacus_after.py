@@ -9,8 +9,8 @@ import optuna_dp as odp
 
 torch.set_num_threads(1)
 pixels, labels = load_digits(return_X_y=True)
-x = torch.tensor(pixels / 16.0, dtype=torch.float32)
-y = torch.tensor(labels)
+SCHEMA = odp.Schema.images(64, high=16, target=range(10))  # what is public about the records
+RECORDS = SCHEMA.encode(pixels, labels)
 PLAN = odp.plan_budget(epsilon=3.0, records=1797, batch_size=128, epochs=5, pilots=(6, 2))
 
 
@@ -18,13 +18,11 @@ def objective(trial):
     run = odp.fidelity(trial)
     noise = trial.suggest_float("noise_per_weight", 0.03, 3.0, log=True)
     clipping = trial.suggest_float("clipping", 0.1, 3.0, log=True)
-    model = nn.Sequential(nn.Linear(64, 32), nn.ReLU(), nn.Linear(32, 10))
+    model = nn.Sequential(nn.Linear(SCHEMA.width, 32), nn.ReLU(), nn.Linear(32, SCHEMA.outputs))
     trained = odp.train(
         run,
         model,
-        (x, y),
-        loss=nn.functional.cross_entropy,
-        score="accuracy",
+        RECORDS,
         optimizer="sgd",
         learning_rate=run.learning_rate("sgd", clipping_norm=clipping, noise_per_weight=noise),
         clipping_norm=clipping,

@@ -19,14 +19,15 @@ PLAN = odp.plan_budget(
     pilot_epochs=5,
     score="disjoint",
 )
+SCHEMA = odp.Schema.images(64, high=16, target=range(10))  # what is public about the records
 
 
 def load():
     pixels, labels = load_digits(return_X_y=True)
-    x, y = torch.tensor(pixels / 16, dtype=torch.float32), torch.tensor(labels)
     # Each record by itself. Drawn anew by each process: store the parts before you resume.
-    is_valid = torch.tensor(odp.partition(len(x), 5) == 0)
-    return (x[~is_valid], y[~is_valid]), (x[is_valid], y[is_valid])
+    is_valid = odp.partition(len(pixels), 5) == 0
+    train = SCHEMA.encode(pixels[~is_valid], labels[~is_valid])
+    return train, SCHEMA.encode(pixels[is_valid], labels[is_valid])
 
 
 TRAIN, VALID = load()
@@ -34,11 +35,11 @@ TRAIN, VALID = load()
 
 def make_model(width):
     return nn.Sequential(
-        nn.Linear(64, width),
+        nn.Linear(SCHEMA.width, width),
         nn.GroupNorm(8, width),
         nn.ReLU(),
         nn.Dropout(0.2),
-        nn.Linear(width, 10),
+        nn.Linear(width, SCHEMA.outputs),
     )
 
 
@@ -54,9 +55,7 @@ def objective(trial):
         run,
         model,
         TRAIN,
-        loss=nn.functional.cross_entropy,
         optimizer=make_optimizer,
-        score="accuracy",
         score_records=VALID,
         score_size=359,
     )

@@ -4,9 +4,10 @@
     python with_frozen_features.py
     optuna-dp check with_frozen_features.py:objective --plan PLAN --data DATA
 
-The features are computed once, record by record, by a model that has seen no private record. Here
-it is a ViT with random weights, made on the spot, so nothing is downloaded. With a model of your
-own, ``ViTModel.from_pretrained(name)`` takes its place.
+The features are computed record by record, by a model that has seen no private record. Here it is
+a ViT with random weights, made on the spot, so nothing is downloaded. With a model of your own,
+``ViTModel.from_pretrained(name)`` takes its place. A study of several runs computes them once:
+let it encode the records before the objective.
 """
 
 import optuna
@@ -23,27 +24,23 @@ CONFIG = ViTConfig(
     num_attention_heads=4, intermediate_size=128, initializer_range=0.2,
 )  # fmt: skip
 BODY = ViTModel(CONFIG).eval()
-pixels, labels = load_digits(return_X_y=True)
-IMAGES = torch.tensor(pixels / 16, dtype=torch.float32).reshape(-1, 1, 8, 8)
-with torch.no_grad():
-    FEATURES = BODY(pixel_values=IMAGES).last_hidden_state.mean(1)
-# To length one, record by record: no statistics of the records are used.
-FEATURES = nn.functional.normalize(FEATURES) * FEATURES.shape[1] ** 0.5
-DATA = FEATURES, torch.tensor(labels)
-PLAN = odp.plan_budget(epsilon=3.0, delta=1e-5, records=len(labels), epochs=20, pilots=0)
+SCHEMA = odp.Schema.images(1, 8, 8, high=16, target=range(10))  # what is public of the images
+DATA = load_digits(return_X_y=True)
+PLAN = odp.plan_budget(epsilon=3.0, delta=1e-5, records=1797, epochs=20, pilots=0)
+
+
+def features_of(images):
+    """Each image's own features, at a public length: no statistics of the records are used."""
+    (pixels,) = SCHEMA.encode(images).tensors()
+    with torch.no_grad():
+        features = BODY(pixel_values=pixels).last_hidden_state.mean(1)
+    return nn.functional.normalize(features) * features.shape[1] ** 0.5
 
 
 def objective(trial, data=DATA):
     run = odp.fidelity(trial)
-    head = nn.Linear(FEATURES.shape[1], 10)
-    trained = odp.train(
-        run,
-        head,
-        data,
-        loss=nn.functional.cross_entropy,
-        score="accuracy",
-        inputs=odp.made_up_inputs(*[(-1.73, 1.73)] * FEATURES.shape[1]),  # mean square one
-    )
+    records = SCHEMA.encode(*data, prepare=features_of)  # tried on made-up images first
+    trained = odp.train(run, nn.Linear(records.width, SCHEMA.outputs), records)
     torch.save(trained.model.state_dict(), "head.pt")
     return trained.score
 

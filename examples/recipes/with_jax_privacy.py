@@ -22,7 +22,8 @@ from sklearn.datasets import load_digits
 import optuna_dp as odp
 
 pixels, labels = load_digits(return_X_y=True)
-DATA = pixels / 16.0, labels
+SCHEMA = odp.Schema.images(64, high=16, target=range(10))  # what is public about the records
+DATA = SCHEMA.encode(pixels, labels).parts
 RECORDS, RATE, STEPS = len(labels), 1 / 5, 150
 
 
@@ -65,7 +66,7 @@ def train(run, rate, x, y):
         gradient, noise_state = privatizer.update(gradient, noise_state)
         return jax.tree.map(lambda w, g: w - rate * g, weights, gradient), noise_state
 
-    weights = {"w": jnp.zeros((64, 10)), "b": jnp.zeros(10)}
+    weights = {"w": jnp.zeros((SCHEMA.width, SCHEMA.outputs)), "b": jnp.zeros(SCHEMA.outputs)}
     noise_state = privatizer.init(weights)
     for batch in batches.batch_iterator(len(x)):  # numpy's generator, fresh for each training
         indices = batch_selection.pad_to_multiple_of(batch, 256)  # compiled once

@@ -24,7 +24,8 @@ warnings.filterwarnings("ignore", module="(opacus|torch|lightning)")
 logging.getLogger("lightning.pytorch").setLevel(logging.ERROR)
 torch.set_num_threads(1)
 pixels, labels = load_digits(return_X_y=True)
-DATA = torch.tensor(pixels / 16.0, dtype=torch.float32), torch.tensor(labels)
+SCHEMA = odp.Schema.images(64, high=16, target=range(10))  # what is public about the records
+DATA = SCHEMA.encode(pixels, labels).tensors()
 PLAN = odp.plan_budget(epsilon=3.0, delta=1e-5, records=len(labels), epochs=20, pilots=0)
 
 
@@ -46,7 +47,7 @@ class Digits(lightning.LightningModule):
 
 
 def train(run, rate, x, y):
-    network = nn.Sequential(nn.Linear(64, 32), nn.ReLU(), nn.Linear(32, 10))
+    network = nn.Sequential(nn.Linear(SCHEMA.width, 32), nn.ReLU(), nn.Linear(32, SCHEMA.outputs))
     private, optimizer, batches = odp.opacus.make_private(
         run,
         module=network,

@@ -21,11 +21,12 @@ import optuna_dp as odp
 
 torch.set_num_threads(1)
 RECORDS, LENGTH = 600, 24
-# A record is one line of text, cut or filled to a public length; a token is a byte.
+# What is public: a token is one of 256 bytes, and a record is cut or filled to this length.
+SCHEMA = odp.Schema.tokens(256, LENGTH, padding=ord(" "))
+# A record is one line of text.
 FILES = sorted(Path(sysconfig.get_path("stdlib")).glob("*.py"))
 LINES = [line.strip() for file in FILES for line in file.read_bytes().splitlines()]
-TEXT = [line[:LENGTH].ljust(LENGTH) for line in LINES if len(line) > LENGTH // 2][:RECORDS]
-DATA = torch.tensor([list(line) for line in TEXT])
+DATA = SCHEMA.encode([list(line) for line in LINES if len(line) > LENGTH // 2][:RECORDS])
 PLAN = odp.plan_budget(epsilon=3.0, delta=1e-5, records=RECORDS, epochs=20, pilots=0)
 
 
@@ -60,7 +61,6 @@ def objective(trial, data=DATA):
         data,
         record_loss=record_loss,
         record_score=record_score,
-        inputs=odp.made_up_tokens(256, LENGTH),  # the rate is rehearsed on texts of this shape
         physical_batch_size=64,  # memory for the gradients of 64 records at a time
     )
     trained.model.save_pretrained("lora")  # the trained part only

@@ -316,6 +316,7 @@ def _script(arguments: dict[str, Any], plan: BudgetPlan) -> str:
     if plan.candidates is not None:
         assert _MODEL + _SEARCHED in script
         script = script.replace(_MODEL + _SEARCHED, _LISTED).replace(_AROUND, _LIST)
+        script = script.replace("records = schema.encode(table, labels)\n", "")
         entries = "".join(f'    {{"features": "{name}"}},\n' for name in _NAMES[: plan.candidates])
         missing_count = plan.candidates - len(_NAMES)
         if missing_count > 0:
@@ -327,22 +328,28 @@ def _script(arguments: dict[str, Any], plan: BudgetPlan) -> str:
 # Maps of odp.public_maps, the best on other tables first.
 _NAMES = ("joined", "squares", "raw", "cosines", "bins", "signs")
 _MODEL = """\
-    # HERE: your model. With PyTorch any torch.nn.Module, and in odp.train also
-    # loss=torch.nn.functional.cross_entropy, and inputs=odp.made_up_images(...) or the like.
-    model = odp.SoftmaxRegression(x.shape[1], 2)
+    # HERE: your model. With PyTorch any torch.nn.Module of this width and these outputs.
+    model = odp.SoftmaxRegression(schema.width, schema.outputs)
 """
 _LISTED = """\
-    # HERE: your model. With PyTorch any torch.nn.Module, and in odp.train also
-    # loss=torch.nn.functional.cross_entropy, and inputs=odp.made_up_images(...) or the like. The
+    records = prepared(trial.suggest_categorical("features", sorted(maps)))
+    # HERE: your model. With PyTorch any torch.nn.Module of this width and these outputs. The
     # learning rate follows from public numbers.
-    features = maps[trial.suggest_categorical("features", sorted(maps))](x)
-    features = np.hstack([features, np.ones((len(x), 1))])
-    model = odp.SoftmaxRegression(features.shape[1], 2)
-    trained = odp.train(run, model, (features, y), score="accuracy")
+    model = odp.SoftmaxRegression(records.width, schema.outputs)
+    trained = odp.train(run, model, records)
 """
 _LIST = """\
-# HERE: the public ranges of your columns.
-maps = odp.public_maps(odp.made_up_inputs(*[(-1.73, 1.73)] * 10))
+maps = odp.public_maps(schema.made_up_inputs())
+
+
+def prepared(name):
+    def features(rows):  # of each record by itself
+        mapped = maps[name](schema.encode(rows).x)
+        return np.hstack([mapped, np.ones((len(mapped), 1))])
+
+    return schema.encode(table, labels, prepare=features)
+
+
 # HERE: your candidates, as many as the plan has: what you would train without a search, and other
 # good guesses by public knowledge. odp.short_list("table"), "image" or "fine-tuning" has some with
 # a hidden layer as well, for PyTorch.
@@ -356,10 +363,10 @@ _SEARCHED = """\
     # An example: search features, model or width instead, which only your data can answer.
     noise = trial.suggest_float("noise_per_weight", 0.03, 3, log=True)
     rate = run.learning_rate("adam", noise_per_weight=noise)
-    trained = odp.train(run, model, (x, y), score="accuracy", learning_rate=rate)
+    trained = odp.train(run, model, records, learning_rate=rate)
 """
 _FIXED = """\
-    trained = odp.train(run, model, (x, y), score="accuracy")
+    trained = odp.train(run, model, records)
 """
 _AROUND = """\
 # The first pilot uses the value computed from public numbers, the others are around it.
@@ -379,22 +386,28 @@ import optuna_dp as odp
 
 plan = odp.plan_budget(ARGUMENTS)
 
-# HERE: your records. These are made up, and there are as many as the plan says.
+# HERE: your records, as they come: a data frame, say. These are made up, and there are as many as
+# the plan says.
 rng = np.random.default_rng()
-x = rng.normal(size=(RECORDS, 10))
-y = (x @ rng.normal(size=10) > 0).astype(int)
+table = rng.normal(size=(RECORDS, 10))
+labels = np.where(table @ rng.normal(size=10) > 0, "yes", "no")
+
+# HERE: what is public about your columns. A range is where most values lie, clipped beyond; a list
+# has categories. For images and texts: odp.Schema.images, odp.Schema.tokens.
+columns = {f"column {place}": (-2, 2) for place in range(10)}
+schema = odp.Schema(columns, ill=["no", "yes"], target="ill")
+records = schema.encode(table, labels)
 
 
 def objective(trial):
     run = odp.fidelity(trial)  # what this trial may spend
-    # HERE: your model. With PyTorch any torch.nn.Module, and in odp.train also
-    # loss=torch.nn.functional.cross_entropy, and inputs=odp.made_up_images(...) or the like.
-    model = odp.SoftmaxRegression(x.shape[1], 2)
+    # HERE: your model. With PyTorch any torch.nn.Module of this width and these outputs.
+    model = odp.SoftmaxRegression(schema.width, schema.outputs)
     # The learning rate follows from this number, so it may differ between pilots and last run.
     # An example: search features, model or width instead, which only your data can answer.
     noise = trial.suggest_float("noise_per_weight", 0.03, 3, log=True)
     rate = run.learning_rate("adam", noise_per_weight=noise)
-    trained = odp.train(run, model, (x, y), score="accuracy", learning_rate=rate)
+    trained = odp.train(run, model, records, learning_rate=rate)
     return trained.score  # has noise
 
 

@@ -95,7 +95,7 @@ def _show(console: Console, plan: BudgetPlan) -> None:
     console.print(
         f"From public numbers: batches of {run.batch_size:g} and {run.steps} steps by accounting, "
         f"for the computing given; a learning rate that is rehearsed on made-up "
-        "pixels between 0 and 1; clipping norm 1.\n"
+        "pixels; clipping norm 1.\n"
     )
 
 

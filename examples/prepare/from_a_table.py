@@ -1,0 +1,22 @@
+import optuna
+import pandas
+
+import optuna_dp as odp
+
+frame = pandas.read_csv("patients.csv")
+schema = odp.Schema(
+    age=(20, 80), income=(0, 80_000), admitted=odp.Date("2015-01-01", "2026-01-01"),
+    sex=["F", "M"], ward=["surgery", "medicine", "burns"],
+    died=["no", "yes"], target="died", unit="patient", most=2,
+)  # fmt: skip
+plan = odp.plan_budget(epsilon=1.0, records=4000, epochs=10, pilots=0, schema=schema)
+
+
+def objective(trial):
+    model = odp.SoftmaxRegression(schema.width, schema.outputs)
+    return odp.train(odp.fidelity(trial), model, schema.encode(frame)).score
+
+
+study = optuna.create_study(direction="maximize", sampler=odp.BudgetSampler(plan))
+study.optimize(objective, callbacks=[odp.PrivacyCallback()])
+print(odp.release(study).statement())
