@@ -22,6 +22,7 @@ import torch
 from torch.overrides import TorchFunctionMode
 
 from optuna_dp.errors import Described, InvalidArgumentError
+from optuna_dp.training.generators import Draws
 from optuna_dp.training.records import mapped
 
 # From a model and the parts of one record to one number.
@@ -70,7 +71,8 @@ def is_of_logits(loss: Callable[[Any, Any], Any] | None) -> bool:
     if loss is None:
         return False
     target = torch.ones(1, device="cpu")
-    with warnings.catch_warnings(), torch.random.fork_rng(devices=[]):
+    # The loss may draw, and the generators are shared with trainings of other threads.
+    with warnings.catch_warnings(), Draws(torch.device("cpu"), seed=0).for_step():
         warnings.simplefilter("ignore")
         try:
             near, far = (float(loss(size * target, target)) for size in (1.0, 20.0))

@@ -105,7 +105,8 @@ class TorchLearner(OwnModel, Learner):
             with self.evaluating():
                 self._scores.set_up(score_records)
         buffers = self.copied_buffers()
-        self._losses.moves(buffers)
+        with self._draws.for_step():  # Trainings of other threads draw from the same generators.
+            self._losses.moves(buffers)
         self._moves_buffers = any(
             not torch.equal(buffer, self.buffers[name]) for name, buffer in buffers.items()
         )

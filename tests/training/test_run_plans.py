@@ -58,7 +58,8 @@ def test_neither_callback_nor_release_is_told_what_a_run_costs(sampler: Any) -> 
     release = odp.release(studied(sampler, honest))
     assert release.guarantee.event.run == RUN.event
     assert RUN.event == odp.compose(what_it_did(RUN.fidelity), odp.scoring.score_event(20.0))
-    assert release.spending == {"training": "compared", "score": "compared"}
+    words = {"preparation": "as given", "training": "compared", "score": "compared"}
+    assert release.spending == words
     assert odp.verify(release.to_json()).ok
 
 
