@@ -117,6 +117,7 @@ def _drawn(trial: Trial, schema: Schema, rows: Any, query: RangeQuery) -> Mappin
     drawn = private_ranges([*values.values()], [*columns.values()], query)
     ranges = [[float(low), float(high)] for low, high in drawn]
     record = {
+        "person": [schema.unit, schema.most],
         "columns": {name: list(ends) for name, ends in columns.items()},
         "ranges": dict(zip(columns, ranges, strict=True)),
     }
@@ -141,12 +142,11 @@ _OURS: dict[str, Any] = {}
 def _drawn_or_ours(trial: Trial) -> Mapping[str, Any] | None:
     """Returns what was drawn; ``_OURS`` if this trial is to draw; None if an earlier one may."""
     trials = storage_of(trial.study).get_all_trials(study_id_of(trial.study), deepcopy=False)
-    earlier = [other for other in trials if other.number <= trial.number]
-    for other in earlier:
-        if (ranges := noted(other, RANGES)) is not None:
+    for past_trial in trials:
+        if past_trial.number <= trial.number and (ranges := noted(past_trial, RANGES)) is not None:
             return ranges
-    is_first = all(other.state.is_finished() for other in earlier if other.number < trial.number)
-    return _OURS if is_first else None
+    have_ended = [t.state.is_finished() for t in trials if t.number < trial.number]
+    return _OURS if all(have_ended) else None
 
 
 def _refuse_long_wait(waited: float) -> None:

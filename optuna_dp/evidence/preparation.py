@@ -97,7 +97,8 @@ def road(spending: Mapping[str, Any]) -> str:
     if "training" not in spending:
         return ""
     words = words_of(spending)
-    is_done_here = all(
+    is_done_here = "vouched" not in spending and "vouched_in_runs" not in spending
+    is_done_here &= all(
         set(spending.get(part) or {ENFORCED}) == {ENFORCED}
         if isinstance(spending.get(part), Mapping)
         else spending.get(part) in (None, ENFORCED)
@@ -107,7 +108,7 @@ def road(spending: Mapping[str, Any]) -> str:
         then = (
             "From the tensors on the software did everything itself"
             if is_done_here
-            else "What came after is said in the rows *Training* and *Score*"
+            else "What came after stands in the rows *Training* and *Score*"
         )
         return (
             "**From ready-made tensors on.** How the records became tensors is *as given*: the "
@@ -116,7 +117,7 @@ def road(spending: Mapping[str, Any]) -> str:
         )
     if not is_done_here:
         return (
-            "**The preparation is the software's, and what follows is not all.** The rows "
+            "**The software prepared the records, and did not do all that followed.** The rows "
             f"*{ROW}*, *Training* and *Score* say which part it did."
         )
     if words == {BY_SCHEMA}:

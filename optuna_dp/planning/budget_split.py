@@ -60,10 +60,10 @@ class Split:
     @property
     def _squared_mu(self) -> float:
         """The squared budget of the runs."""
-        whole = squared_mu(self.epsilon, self.delta)
+        budget = squared_mu(self.epsilon, self.delta)
         if self.ranges is None:
-            return whole
-        return whole - self.ranges.squared_mu(self.relation)
+            return budget
+        return budget - self.ranges.squared_mu(self.relation)
 
     def last(self, count: int, steps: int, increase: float) -> tuple[PaidRuns, float]:
         """Returns the last runs: ``increase`` times the noise at which they cost everything.

@@ -341,6 +341,16 @@ def as_text(value: Any) -> str:
         return f"a {type(value).__name__}"
 
 
+def person_of(name: Any) -> str | None:
+    """Returns a person's name as a text; None if it is missing.
+
+    Two persons must not share a text: only a whole number is written as others write it.
+    """
+    if isinstance(name, float | np.floating) and float(name).is_integer():
+        return str(int(name))
+    return None if text_of(name) == "" else as_text(name)
+
+
 def _places(numbers: FloatArray, low: float, high: float) -> FloatArray:
     """Returns where numbers lie in a range, from -1 to 1; NaN for a missing one."""
     clipped = np.clip(numbers, low, high)

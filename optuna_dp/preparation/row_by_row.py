@@ -51,9 +51,11 @@ def try_out(prepare: Callable[[Any], Any], rows: Any) -> None:
     """
     count = frames.length_of(rows)
     everywhere = np.arange(count)
-    whole = prepared_parts(prepare, rows)
-    _refuse_other(whole, prepared_parts(prepare, rows), "it draws at random, or counts its calls")
-    shapes = [part.shape[1:] for part in whole]
+    together = prepared_parts(prepare, rows)
+    _refuse_other(
+        together, prepared_parts(prepare, rows), "it draws at random, or counts its calls"
+    )
+    shapes = [part.shape[1:] for part in together]
     alone = [
         prepared_parts(prepare, frames.selected(rows, everywhere[row : row + 1]), shapes)
         for row in range(count)
@@ -62,26 +64,26 @@ def try_out(prepare: Callable[[Any], Any], rows: Any) -> None:
     if max(lengths) > 1:
         raise _refusal(f"it made {max(lengths)} rows of one")
     _refuse_other(
-        whole,
+        together,
         _stacked(alone),
         "a made-up row that is prepared alone gives something else than among others",
     )
     ends = np.cumsum(lengths)
     for row in range(count):
-        own = slice(ends[row] - lengths[row], ends[row])
-        others = [np.delete(part, own, axis=0) for part in whole]
+        place = slice(ends[row] - lengths[row], ends[row])
+        remaining_rows = [np.delete(part, place, axis=0) for part in together]
         left_out = prepared_parts(prepare, frames.selected(rows, np.delete(everywhere, row)))
-        _refuse_other(others, left_out, "made-up rows change when another one is left out")
+        _refuse_other(remaining_rows, left_out, "made-up rows change when another one is left out")
         for by in {0, 2, 3, 4, count - 1} - {row} if row in _REPLACED else ():
             order = np.where(everywhere == row, by, everywhere)
             replaced = prepared_parts(prepare, frames.selected(rows, order))
-            new = slice(own.start, own.start + lengths[by])
+            new_place = slice(place.start, place.start + lengths[by])
             _refuse_other(
-                others,
-                [np.delete(part, new, axis=0) for part in replaced],
+                remaining_rows,
+                [np.delete(part, new_place, axis=0) for part in replaced],
                 "made-up rows change when another one is replaced",
             )
-    if any(len(part) and np.isnan(part).all(axis=0).any() for part in whole):
+    if any(len(part) and np.isnan(part).all(axis=0).any() for part in together):
         raise InvalidArgumentError(
             "prepare",
             Described("a function without a result"),

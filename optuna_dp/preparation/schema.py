@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -22,7 +21,7 @@ from optuna_dp.preparation.columns import (
     column_from_json,
     column_of,
     numbers_of,
-    text_of,
+    person_of,
 )
 from optuna_dp.preparation.inputs import ArrayInputs, Inputs, TableInputs, TokenInputs
 from optuna_dp.preparation.row_by_row import (
@@ -67,7 +66,8 @@ class Schema:
         * A record's features depend on that record and on the schema only.
         * No value raises an error or a warning. What is missing, unknown or out of range has a
           public code, and how many there are is told to nobody.
-        * With ``unit``, nobody has more than ``most`` records.
+        * With ``unit``, nobody has more than ``most`` records, and one person's rows do not decide
+          which rows of another one are kept.
 
     The schema must be public. A range or a list that was read off the records is not, and no
     software can see where it came from.
@@ -78,7 +78,8 @@ class Schema:
         target: The name of the column to predict: one with categories (a class), or with a range
             (a number). None: there is none.
         unit: The name of the column that says whose record it is, such as "patient". It is no
-            feature.
+            feature. Names are compared as texts; 7 and 7.0 are one name, "007" is another. Rows
+            without a name are left out.
         most: With ``unit``: how many records of one person are kept at most, the first ones.
         **named_columns: Columns by name. A pair (low, high) of numbers, days or times is the range
             in which most values lie, see :class:`optuna_dp.Number`; a list has categories, see
@@ -336,8 +337,7 @@ class Schema:
                 "noise first",
                 "In the objective: odp.draw_ranges(run, schema, rows).encode(rows).",
             )
-        with np.errstate(all="ignore"), warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # Of values, which are private.
+        with np.errstate(all="ignore"):  # Of values, which are private.
             rows, targets = self._bounded(rows, targets)
             if prepare is not None:
                 return self._prepared(rows, targets, prepare)
@@ -432,13 +432,13 @@ class Schema:
                 "rows", Described("an array"), f"the schema names the column {self.unit!r}",
                 "Give a data frame or a mapping.",
             )  # fmt: skip
-        # All that have no name are taken for one person: nobody knows that they are several.
-        persons = map(text_of, frames.columns_of(rows, [self.unit])[self.unit])
         counts: dict[str, int] = {}
         kept = []
-        for place, person in enumerate(persons):
-            counts[person] = counts.get(person, 0) + 1
-            if counts[person] <= self.most:
+        for place, name in enumerate(frames.columns_of(rows, [self.unit])[self.unit]):
+            person = person_of(name)
+            # Rows without a name could be anybody's: kept, one person's would displace another's.
+            if person is not None and counts.get(person, 0) < self.most:
+                counts[person] = counts.get(person, 0) + 1
                 kept.append(place)
         places = np.asarray(kept, dtype=np.int64)
         targets = None if targets is None else frames.column_of(targets)[places]

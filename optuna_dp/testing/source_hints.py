@@ -89,10 +89,10 @@ def hints_in_source(source: str) -> list[Finding]:
     hints = [*preparation_outside(tree, passed), *statistics_of_records(tree, passed)]
     calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call)]
     for kind, names, problem, change in _CALLS:
-        found = [call for call in calls if called(call) in names]
-        if found:
-            lines = sorted({call.lineno for call in found})
-            words = ", ".join(sorted({called(call) for call in found}))
+        named_calls = [call for call in calls if called(call) in names]
+        if named_calls:
+            lines = sorted({call.lineno for call in named_calls})
+            words = ", ".join(sorted({called(call) for call in named_calls}))
             hints.append(Finding(kind, f"{words} ({in_words(lines)}). {problem}", change, False))
     hints += _in_training_loops(tree, {hint.name for hint in hints})
     hints += _best_models(calls)

@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 import sys
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -295,14 +295,15 @@ def train(
         is_scored = run.scored_on in ("training", None) or score_records is not None
         score = _SCORES.get(task) if record_score is None and is_scored else None
     if isinstance(records, PreparedRecords):
-        _refuse_foreign_ranges(trial, records.ranges)
+        _refuse_foreign_ranges(trial, records)
     functions = _Functions(loss, record_loss, score, record_score, task)
     _check_direction(trial.study, functions.score)
     all_records = read_records(records)
     check_number(all_records, numbers.records)
     scored = _scored_records(run, numbers, all_records, functions, score_records, score_size)
-    others = [scored.records] if scored is not None and scored.is_disjoint else []
-    refuse_as_inputs(inputs, all_records, *others)
+    held_out = [scored.records] if scored is not None and scored.is_disjoint else []
+    refuse_as_inputs(inputs, all_records, *held_out)
+    prepared = _preparation(records, score_records if held_out else None)
     user_model = _made(model)
     holders = [*all_records.holders(), *([] if scored is None else scored.records.holders())]
     learner = _learner(
@@ -339,9 +340,7 @@ def train(
         generator=NOISE_GENERATOR,
         physical_batch=learner.chunk_size,
         reproducible=learner.is_reproducible,
-        prepared=dict(records.notes)
-        if isinstance(records, PreparedRecords)
-        else {"word": AS_GIVEN},
+        prepared=prepared,
     )
     _take_steps(numbers, learner, all_records, step, schedule, process, show_progress)
     training_claim.finish()
@@ -375,17 +374,56 @@ def _checked_run(run: Any) -> SgdRun:
     return run.sgd
 
 
-def _refuse_foreign_ranges(trial: Trial, ranges: Mapping[str, Any]) -> None:
-    """Refuses records whose ranges were drawn with noise, but not for this study."""
+def _refuse_foreign_ranges(trial: Trial, records: PreparedRecords) -> None:
+    """Refuses records whose ranges were drawn with noise, but not so that this study pays for it.
+
+    Where a person has a bounded number of records, the ranges must be drawn from no more of them.
+    """
+    if not records.ranges:
+        return
     study = trial.study
     trials = storage_of(study).get_all_trials(study_id_of(study), deepcopy=False)
-    drawn = next((record for other in trials if (record := noted(other, RANGES))), None)
-    if ranges and (drawn is None or drawn.get("ranges") != ranges):
+    drawn = next((note for past in trials if (note := noted(past, RANGES))), None)
+    if drawn is None or drawn.get("ranges") != records.ranges:
         raise PlanError(
             "The ranges of these records were drawn with noise in another study, and this one's "
             "plan does not pay for it. In each trial write "
             "odp.draw_ranges(run, schema, rows).encode(rows)."
         )
+    schema = records.notes.get("schema") or {}
+    if drawn.get("person") != [schema.get("unit"), schema.get("most")]:
+        raise PlanError(
+            "The ranges were drawn by a schema with another unit= or most= than the one that "
+            "encoded these records, so a person may have more records in them. Give both schemas "
+            "the same unit= and most=."
+        )
+
+
+def _preparation(records: Any, held_out: Any) -> dict[str, Any]:
+    """Returns how the records were prepared, and other private ones that are scored.
+
+    Args:
+        records: The records that are trained on.
+        held_out: Other private records that are scored; None if there are none.
+
+    Raises:
+        InvalidArgumentError: If both were prepared, but not in the same way.
+    """
+    is_prepared = [
+        isinstance(some_records, PreparedRecords)
+        for some_records in (records, held_out)
+        if some_records is not None
+    ]
+    if not all(is_prepared):
+        return {"word": AS_GIVEN}
+    if held_out is not None and held_out.notes != records.notes:
+        raise InvalidArgumentError(
+            "score_records",
+            Described("records that were prepared otherwise"),
+            "they must be prepared as the training's records were",
+            "Encode both by the same schema, with the same prepare=.",
+        )
+    return dict(records.notes)
 
 
 def _made(model: Any) -> Any:

@@ -79,6 +79,41 @@ def test_a_person_is_named_as_the_curator_names_it() -> None:
     assert "for each hospital patient** with up to 2 records" in words
 
 
+def test_no_other_person_decides_which_rows_of_a_person_are_kept() -> None:
+    names = ["a", None, "7", 7, float("nan"), "007", 7.0, "a", "a", " a "]
+    rows = {"age": np.arange(20.0, 30.0), "died": ["no"] * 10, "patient": names}
+    for person in ("a", "7", "007", None):
+        without = [place for place, name in enumerate(names) if not is_of(person, name)]
+        fewer = {key: [column[place] for place in without] for key, column in rows.items()}
+        kept, kept_of_fewer = (set(schema(2).encode(r).x[:, 0]) for r in (rows, fewer))
+        assert kept_of_fewer <= kept
+        assert len(kept - kept_of_fewer) == {"a": 2, "7": 2, "007": 1, None: 0}[person]
+
+
+def is_of(person: str | None, name: Any) -> bool:
+    if name is None or name != name:
+        return person is None
+    return person == (str(int(name)) if isinstance(name, float) else str(name).strip())
+
+
+def test_ranges_of_persons_are_drawn_from_the_records_that_are_kept() -> None:
+    def with_income(most: int | None) -> odp.Schema:
+        person = {} if most is None else {"unit": "patient", "most": most}
+        income = odp.Number(0, 1e6, scale="private")
+        return odp.Schema(income=income, died=["no", "yes"], target="died", **person)
+
+    rows = {**ROWS, "income": np.full(N, 5.0)}
+    plan = odp.plan_budget(
+        epsilon=9.0, records=N, batch_size=30, epochs=1, pilots=0, schema=with_income(None)
+    )
+    study = optuna.create_study(direction="maximize", sampler=odp.BudgetSampler(plan))
+    run = odp.fidelity(study.ask())
+    odp.draw_ranges(run, with_income(None), rows)
+    table = odp.draw_ranges(run, with_income(1), rows).encode(rows)
+    with pytest.raises(odp.errors.PlanError, match="unit="):
+        odp.train(run, odp.SoftmaxRegression(table.width, 2), table)
+
+
 def test_no_plan_is_made_where_none_costs_a_person_so_little() -> None:
     with pytest.raises(ValueError, match="epsilon"):
         odp.plan_budget(

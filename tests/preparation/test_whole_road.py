@@ -1,0 +1,75 @@
+"""What a statement says of the whole road, from the records as they came to the score."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import optuna
+import pytest
+
+import optuna_dp as odp
+
+N = 200
+ROWS: dict[str, Any] = {
+    "age": np.random.default_rng(0).normal(50, 10, N),
+    "died": np.random.default_rng(1).choice(["no", "yes"], N),
+}
+SCHEMA = odp.Schema(age=(20, 80), died=["no", "yes"], target="died")
+WHOLE, TENSORS = "The whole road is enforced", "From ready-made tensors on"
+
+
+def half(rows: dict[str, Any], first: bool) -> dict[str, Any]:
+    place = slice(None, N // 2) if first else slice(N // 2, None)
+    return {name: column[place] for name, column in rows.items()}
+
+
+def trained(records: Any, **scored: Any) -> optuna.Study:
+    plan = odp.plan_budget(
+        epsilon=8.0,
+        records=len(records if hasattr(records, "x") else records[0]),
+        batch_size=20,
+        epochs=1,
+        pilots=0,
+        score="disjoint" if scored else "training",
+    )
+    study = optuna.create_study(direction="maximize", sampler=odp.BudgetSampler(plan))
+
+    def objective(trial: optuna.Trial) -> float:
+        model = odp.SoftmaxRegression(SCHEMA.width, 2)
+        run = odp.fidelity(trial)
+        return odp.train(run, model, records, score="accuracy", **scored).score or 0.0
+
+    study.optimize(objective)
+    return study
+
+
+def first_screen(study: optuna.Study, **arguments: Any) -> str:
+    return "\n".join(odp.release(study, **arguments).statement().splitlines()[:12])
+
+
+def test_held_out_records_are_a_part_of_the_road() -> None:
+    train, held_out = (SCHEMA.encode(half(ROWS, first)) for first in (True, False))
+    assert WHOLE in first_screen(trained(train, score_records=held_out, score_size=N // 2))
+    ready_made = tuple(np.array(part) for part in held_out.parts)
+    screen = first_screen(trained(train, score_records=ready_made, score_size=N // 2))
+    assert TENSORS in screen
+    assert "nforced" not in screen
+    wider = odp.Schema(age=(0, 120), died=["no", "yes"], target="died")
+    with pytest.raises(ValueError, match="prepared"):
+        trained(train, score_records=wider.encode(half(ROWS, False)), score_size=N // 2)
+
+
+def test_what_is_vouched_for_is_not_enforced() -> None:
+    study = trained(SCHEMA.encode(ROWS))
+    assert WHOLE in first_screen(study)
+
+    def objective(trial: optuna.Trial) -> float:
+        trial.set_user_attr("loss", 0.5)
+        model = odp.SoftmaxRegression(SCHEMA.width, 2)
+        return odp.train(odp.fidelity(trial), model, SCHEMA.encode(ROWS)).score or 0.0
+
+    plan = odp.plan_budget(epsilon=8.0, records=N, batch_size=20, epochs=1, pilots=0)
+    attribute = optuna.create_study(direction="maximize", sampler=odp.BudgetSampler(plan))
+    attribute.optimize(objective)
+    assert WHOLE not in first_screen(attribute, vouched="the number is public")
