@@ -15,7 +15,7 @@ from typing import Any
 from optuna.trial import FrozenTrial, Trial
 
 from optuna_dp import polling
-from optuna_dp.errors import InvalidArgumentError, PlanError
+from optuna_dp.errors import Described, InvalidArgumentError, PlanError
 from optuna_dp.evidence.procedures import procedure_of
 from optuna_dp.optuna_internals import storage_of, study_id_of
 from optuna_dp.preparation.range_query import RangeQuery
@@ -89,8 +89,8 @@ def draw_ranges(run: Fidelity, schema: Schema, rows: Any) -> Schema:
     if len(columns) != query.columns:
         raise InvalidArgumentError(
             "schema",
-            sorted(columns),
-            f"the plan pays for drawing the ranges of {query.columns} columns",
+            Described(f"a schema with {len(columns)} open ranges"),
+            f"the plan pays for drawing {query.columns}",
             "Plan with this schema: plan_budget(..., schema=schema).",
         )
     ranges = polling.poll(lambda: _drawn_or_ours(trial), on_pause=_refuse_long_wait)

@@ -15,7 +15,7 @@ from optuna_dp.budget.plan import BudgetPlan, checked_score, rung_sizes
 from optuna_dp.errors import Described, InvalidArgumentError
 from optuna_dp.planning.batch import batch_choices
 from optuna_dp.planning.budget_split import Split, squared_mu
-from optuna_dp.preparation.range_query import RangeQuery
+from optuna_dp.preparation.range_query import STRENGTH_THAT_WORKS, RangeQuery
 from optuna_dp.preparation.schema import Schema
 from optuna_dp.training.run_events import sgd_training
 from optuna_dp.training.schedules import FEWEST_STEPS
@@ -339,8 +339,9 @@ def _ranges(
     if not query.works:
         raise InvalidArgumentError(
             "schema",
-            Described(f"{len(names)} columns whose range is to be drawn with noise"),
-            f"the records are too few for it: {query.in_words()}",
+            Described(f"a schema with the open ranges of {', '.join(map(repr, names))}"),
+            "the records are too few to draw them with noise: records x mu / sqrt(columns) is "
+            f"{query.strength:.3g}, and it works from {STRENGTH_THAT_WORKS:g} on",
             f"Say in which range most values of {', '.join(map(repr, names))} lie, for example "
             f"odp.Schema({names[0]}=(low, high), ...). A guess that is twice as wide as it should "
             "be costs less than ranges that were drawn from few records.",

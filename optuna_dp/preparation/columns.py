@@ -20,6 +20,8 @@ from optuna_dp.arrays import FloatArray
 from optuna_dp.errors import InvalidArgumentError
 from optuna_dp.json_records import Record, stored
 
+# Of a list, on a page; its JSON has them all.
+_SHOWN_VALUES = 60
 _SECONDS_OF_A_DAY = 86_400.0
 _EPOCH = datetime.datetime(1970, 1, 1)
 # What a whole number may be, to have a float of its own.
@@ -243,7 +245,10 @@ class Categories(Record):
 
     def in_words(self) -> str:
         """Returns what is public about the values, for the statement."""
-        return f"one of {', '.join(map(str, self.values))}; or another; or missing"
+        shown = ", ".join(map(str, self.values[:_SHOWN_VALUES]))
+        rest = len(self.values) - _SHOWN_VALUES
+        more = f" and {rest:,} more, which stand in the JSON" if rest > 0 else ""
+        return f"one of {shown}{more}; or another; or missing"
 
 
 Column: TypeAlias = Number | Date | Categories

@@ -296,6 +296,13 @@ def train(
         score = _SCORES.get(task) if record_score is None and is_scored else None
     if isinstance(records, PreparedRecords):
         _refuse_foreign_ranges(trial, records)
+        if records.y is None and records.task is not None and record_loss is None:
+            raise InvalidArgumentError(
+                "records",
+                Described("records without targets"),
+                "their schema has a target, and the encoded rows did not have its column",
+                "Encode rows with the column, or give the targets beside: schema.encode(x, y).",
+            )
     functions = _Functions(loss, record_loss, score, record_score, task)
     _check_direction(trial.study, functions.score)
     all_records = read_records(records)
@@ -610,6 +617,13 @@ def _learner(
                     "accuracy",
                     "Take the argument away, or give a PyTorch module.",
                 )
+        if functions.task == "number":
+            raise InvalidArgumentError(
+                "model",
+                model,
+                "a SoftmaxRegression predicts classes, and the target is a number",
+                "Give a PyTorch module with one output, such as torch.nn.Linear(schema.width, 1).",
+            )
         if device is not None:
             raise InvalidArgumentError(
                 "device", device, "a SoftmaxRegression is trained by the processor"

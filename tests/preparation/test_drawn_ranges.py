@@ -63,7 +63,7 @@ def test_a_plan_with_open_ranges_charges_for_the_query_and_keeps_its_epsilon() -
 
 
 def test_a_plan_for_too_few_records_asks_for_ranges_and_names_the_columns() -> None:
-    with pytest.raises(ValueError, match=r"from 25 on it works.*'income'"):
+    with pytest.raises(ValueError, match=r"it works from 25 on.*'income'"):
         plan(epsilon=0.1)
 
 
@@ -131,7 +131,7 @@ def test_what_a_plan_does_not_pay_for_is_not_drawn() -> None:
     with pytest.raises(ValueError, match="draw_ranges"):
         SCHEMA.encode(ROWS)
     other = odp.Schema(a=odp.Number(0, 9, scale="private"), b=odp.Number(0, 9, scale="private"))
-    with pytest.raises(ValueError, match="1 columns"):
+    with pytest.raises(ValueError, match="pays for drawing 1"):
         odp.draw_ranges(odp.fidelity(study_of(plan()).ask()), other, {"a": [1.0], "b": [1.0]})
 
 

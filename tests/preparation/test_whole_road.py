@@ -73,3 +73,18 @@ def test_what_is_vouched_for_is_not_enforced() -> None:
     attribute = optuna.create_study(direction="maximize", sampler=odp.BudgetSampler(plan))
     attribute.optimize(objective)
     assert WHOLE not in first_screen(attribute, vouched="the number is public")
+
+
+def test_records_that_a_model_cannot_learn_from_are_refused_in_words() -> None:
+    rows = {"age": ROWS["age"]}
+    with pytest.raises(ValueError, match="did not have its column"):
+        trained(SCHEMA.encode(rows))
+    number = odp.Schema(age=(20, 80), target="age", cost=(0, 9))
+    with pytest.raises(ValueError, match="predicts classes"):
+        trained_number(number.encode({**rows, "cost": ROWS["age"]}))
+
+
+def trained_number(records: Any) -> None:
+    plan = odp.plan_budget(epsilon=8.0, records=N, batch_size=20, epochs=1, pilots=0)
+    study = optuna.create_study(direction="maximize", sampler=odp.BudgetSampler(plan))
+    odp.train(odp.fidelity(study.ask()), odp.SoftmaxRegression(records.width, 2), records)
