@@ -10,10 +10,9 @@ from budget.budget_support import budget, finished
 from support import RUN, finished_study
 
 import optuna_dp as odp
-from optuna_dp import parts
+from optuna_dp import by_name
 
 Show = Callable[[Any], None]
-BESIDE = ("attack", "comparisons", "notebook_page", "remark_on_plan")
 WRONG = {
     "zero": lambda *arguments: 0.0,
     "nonsense": lambda *arguments: "nonsense",
@@ -29,18 +28,11 @@ def fails(*arguments: Any) -> Any:
 @pytest.fixture
 def show_beside(monkeypatch: pytest.MonkeyPatch) -> Show:
     """Puts a function in the place of all that is shown beside a guarantee."""
-    load = parts.load
-    entries = {
-        entry
-        for part in parts.registered()
-        for name in BESIDE
-        if (entry := getattr(part, name)) is not None
-    }
-    assert len(entries) == len(BESIDE)
+    load, entries = by_name.load, {*by_name.SHOWN_BESIDE.values()}
 
     def replace(function: Any) -> None:
         monkeypatch.setattr(
-            parts, "load", lambda entry: function if entry in entries else load(entry)
+            by_name, "load", lambda entry: function if entry in entries else load(entry)
         )
 
     return replace

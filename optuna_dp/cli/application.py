@@ -1,4 +1,4 @@
-"""The program ``optuna-dp``: the commands of the core, and those of the parts."""
+"""The program ``optuna-dp``."""
 
 from __future__ import annotations
 
@@ -7,8 +7,7 @@ from typing import Annotated
 import typer
 
 import optuna_dp
-from optuna_dp import parts
-from optuna_dp.cli import budget, demo, studies
+from optuna_dp.cli import budget, check, demo, plan, studies, votes
 from optuna_dp.cli.common import Command, Commands
 
 app = typer.Typer(
@@ -18,19 +17,17 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,  # its tables cut long words at 80 columns
 )
-_CORE = (
+_COMMANDS = (
     (budget.budget, "Plan", "Plan pilots and a last run for an epsilon; write a script."),
+    (plan.plan, "Plan", "Compare private selections of a secret number of runs."),
     (demo.demo, "Run", "Train a private classifier of digits, and compare."),
     (studies.recover, "Run", "List open trials; mark those of dead workers as failed."),
     (studies.release, "Release", "Release the result of a finished study."),
     (studies.verify, "Check", "Compute the numbers of a release again."),
+    (check.check, "Check", "Run an objective and look for faults in its privacy."),
+    (votes.vote, "Plan", "Plan a vote among clients: which lead shows through the noise."),
 )
-_PARTS = (
-    (parts.load(command.function), command.group, command.summary)
-    for part in parts.registered()
-    for command in part.commands
-)
-for function, group, summary in (*_CORE, *_PARTS):
+for function, group, summary in _COMMANDS:
     app.command(cls=Command, rich_help_panel=group, short_help=summary)(function)
 
 

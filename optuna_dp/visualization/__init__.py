@@ -20,25 +20,6 @@ figure                       made of                    who may see it
 The title of a curator's figure says so.
 """
 
-from __future__ import annotations
+import lazy_loader
 
-from typing import TYPE_CHECKING
-
-from optuna_dp.front_doors import front_door
-
-if TYPE_CHECKING:
-    from optuna_dp.visualization.figures import plot_epsilon_by_trials as plot_epsilon_by_trials
-    from optuna_dp.visualization.figures import plot_plan as plot_plan
-    from optuna_dp.visualization.figures import plot_privacy_profile as plot_privacy_profile
-    from optuna_dp.visualization.figures import plot_renyi_divergence as plot_renyi_divergence
-    from optuna_dp.visualization.figures import plot_votes as plot_votes
-
-__getattr__, __dir__, __all__ = front_door(
-    __name__,
-    {
-        "figures": (
-            "plot_epsilon_by_trials plot_plan plot_privacy_profile plot_renyi_divergence "
-            "plot_votes"
-        ),
-    },
-)
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

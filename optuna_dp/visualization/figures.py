@@ -33,7 +33,7 @@ from optuna_dp.visualization.targets import (
 if TYPE_CHECKING:
     import plotly.graph_objects as go
 
-    from optuna_dp.selection_planner.selection_plan import SelectionPlan
+    from optuna_dp.planning.selection_plan import SelectionPlan
 
 _DECADES_BELOW, _DECADES_ABOVE = 3, 2
 _EPSILONS = 24
@@ -168,7 +168,7 @@ def plot_renyi_divergence(
     if order is None or not curve:
         raise InvalidArgumentError(
             "target",
-            type(guarantee.event).__name__,
+            guarantee.event,
             "no finite Renyi divergence above 0 is known for it",
             "plot_privacy_profile shows its epsilons.",
         )
@@ -254,7 +254,7 @@ def plot_epsilon_by_trials(
     if composition is None:
         raise InvalidArgumentError(
             "target",
-            type(guarantee.event).__name__,
+            guarantee.event,
             "it must be about a budget, a selection among runs, or the iterations of propose-test",
             "Nothing else is composed of a number of runs.",
         )
@@ -334,11 +334,11 @@ def plot_plan(plan: SelectionPlan) -> go.Figure:
         >>> figure = odp.visualization.plot_plan(plan)
     """
     # Lazy: only plans of that part are drawn here.
-    from optuna_dp.selection_planner.selection_plan import SelectionPlan
+    from optuna_dp.planning.selection_plan import SelectionPlan
 
     if not isinstance(plan, SelectionPlan):
         raise InvalidArgumentError(
-            "plan", type(plan).__name__, "it must be what optuna_dp.selection_plan returned"
+            "plan", plan, "it must be what optuna_dp.selection_plan returned"
         )
     noise = plan.target_epsilon is not None
     lines: dict[str, list[tuple[float, float]]] = defaultdict(list)
@@ -388,9 +388,7 @@ def plot_votes(release: Release) -> go.Figure:
         or release.design.procedure != "vote"
         or "noisy_votes" not in release.attributes
     ):
-        raise InvalidArgumentError(
-            "release", type(release).__name__, "it must be the release of a vote"
-        )
+        raise InvalidArgumentError("release", release, "it must be the release of a vote")
     # Lazy: only votes need these parts.
     from optuna_dp.federated.query import read_search
     from optuna_dp.voting.plan import VotePlan

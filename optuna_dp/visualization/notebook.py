@@ -9,9 +9,9 @@ import html
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from optuna_dp import parts
-from optuna_dp.budget.plan_table import BUDGET_HEADS, budget_rows
+from optuna_dp import by_name
 from optuna_dp.numbers_shown import rounded_down, rounded_up
+from optuna_dp.planning.guidance import PLAN_HEADS, plan_rows
 
 if TYPE_CHECKING:
     from optuna_dp.accounting.guarantee import Guarantee
@@ -43,8 +43,8 @@ def _of_guarantee(guarantee: Guarantee) -> str:
 def _of_budget(plan: BudgetPlan) -> str:
     epsilon = rounded_up(plan.guarantee.epsilon(plan.delta), 3)
     heading = f"all of it together costs epsilon = {epsilon} at delta = {plan.delta:g}"
-    remark = html.escape(parts.remark_on_plan(plan))
-    text = f"<p><b>Budget</b>: {heading}</p>" + _table(BUDGET_HEADS, budget_rows(plan))
+    remark = html.escape(by_name.remark_on_plan(plan))
+    text = f"<p><b>Budget</b>: {heading}</p>" + _table(PLAN_HEADS, plan_rows(plan))
     return text + (remark and f"<p>{remark}</p>")
 
 

@@ -8,14 +8,15 @@ from optuna.study import Study
 
 from optuna_dp.budget.settings import BudgetSettings
 from optuna_dp.errors import OptunaDPError, ReleaseRefusedError, UnfinishedStudyError
-from optuna_dp.evidence.markdown import METHODS, two_columns
+from optuna_dp.evidence.layout import two_columns
+from optuna_dp.evidence.markdown import METHODS
 from optuna_dp.evidence.procedures import description_of
 from optuna_dp.evidence.reading import OpenedStudy, read_evidence
 from optuna_dp.numbers_shown import rounded_up
 from optuna_dp.protocol.plan import StudyPlan
 from optuna_dp.protocol.records import output, score, trials_of
+from optuna_dp.releasing.callbacks import renyi_in_words
 from optuna_dp.releasing.release import Release
-from optuna_dp.releasing.renyi_shown import renyi_in_words
 from optuna_dp.visualization.targets import opened, runs_of, target_of
 
 _BUDGET = """# All runs may be shown
@@ -76,7 +77,7 @@ def curators_note(study: Study) -> str:
     relation = words.relations[guarantee.neighboring_relation]
     accounting = METHODS.get(guarantee.method(delta), "")
     facts = {
-        **words.facts(plan.design, guarantee),
+        **{fact.name: fact.text for fact in words.facts(plan.design, guarantee)},
         "Accounting": accounting,
         "Renyi divergence": renyi_in_words(guarantee, delta),
     }
@@ -125,16 +126,16 @@ def _of_budget(study: Study, settings: BudgetSettings) -> dict[str, str]:
 
 def _of_choice(study: Study, plan: StudyPlan) -> dict[str, str]:
     # Lazy: only choices over partitions come here.
-    from optuna_dp.utilities.choice import final_choice
+    from optuna_dp.utilities.choice import recorded_choices
 
     runs = runs_of(study)
     without = sum(score(trial) is None for trial in runs)
-    choice = final_choice(trials_of(study), plan)
+    choices = recorded_choices(trials_of(study), plan)
     choice_text = "not made yet: after the last candidate, or by the release"
-    if choice is not None:
-        is_empty = choice.chosen is None
+    if choices:
+        chosen = choices[0].chosen
         choice_text = (
-            f"made: {'no candidate' if is_empty else f'the candidate of trial {choice.chosen}'}"
+            f"made: {'no candidate' if chosen is None else f'the candidate of trial {chosen}'}"
         )
     blocked = {"Candidates without a utility": f"{without} (each blocks the choice)"}
     return {
@@ -163,15 +164,11 @@ def _can_be_released(study: Study, opened_study: OpenedStudy) -> str:
 def _check_choice(study: Study, plan: StudyPlan) -> None:
     """Refuses what the release would; it would also make the choice, and nothing is drawn here."""
     # Lazy: only choices over partitions come here.
-    from optuna_dp.utilities.choice import candidates_among, final_choice, utilities_of
-    from optuna_dp.utilities.second_evaluations import with_utilities
-    from optuna_dp.utilities.settings import UtilitySettings
+    from optuna_dp.utilities.choice import (
+        candidate_utilities,
+        candidates_among,
+        recorded_choices,
+    )
 
-    if final_choice(trials_of(study), plan) is not None:
-        return
-    settings = UtilitySettings.from_json(plan.design.settings)
-    for stage in range(settings.stages):
-        trials = candidates_among(trials_of(study), settings, stage)
-        if trials:
-            candidates = with_utilities(study, plan, trials)
-            utilities_of(candidates, settings, plan.design.direction)
+    if not recorded_choices(trials_of(study), plan):
+        candidate_utilities(candidates_among(trials_of(study), plan), plan)

@@ -18,8 +18,8 @@ from optuna_dp.evidence.procedure import Procedure
 from optuna_dp.evidence.procedures import releases_all_runs
 from optuna_dp.evidence.reading import OpenedStudy, open_study
 from optuna_dp.evidence.run_record import RunRecord, read_run_record
-from optuna_dp.optuna_internals import storage_of, study_id_of
 from optuna_dp.private_selection.event import PrivateSelectionDpEvent
+from optuna_dp.protocol.entries import study_attributes
 from optuna_dp.protocol.plan import Design
 from optuna_dp.protocol.records import ended, trials_of
 from optuna_dp.releasing.release import Release
@@ -30,7 +30,7 @@ _LARGEST_RUNS = 200
 def opened(study: Any) -> OpenedStudy:
     """Returns the plan and the procedure of a study; for the curator only."""
     if not isinstance(study, optuna.Study):
-        raise InvalidArgumentError("study", type(study).__name__, "it must be an Optuna study")
+        raise InvalidArgumentError("study", study, "it must be an Optuna study")
     opened_study = open_study(study)
     if opened_study is None:
         raise PlanError(
@@ -42,7 +42,7 @@ def opened(study: Any) -> OpenedStudy:
 
 def record_of(study: optuna.Study, procedure: Procedure) -> RunRecord:
     """Returns what one run of a study costs: as its design says, or as the callback recorded."""
-    attributes = storage_of(study).get_study_system_attrs(study_id_of(study))
+    attributes = study_attributes(study)
     record = read_run_record(attributes) or procedure.own_record()
     if record is not None:
         return record
@@ -134,7 +134,7 @@ def target_of(target: Any, delta: float | None = None) -> tuple[Guarantee, float
     else:
         raise InvalidArgumentError(
             "target",
-            type(target).__name__,
+            target,
             "it must be a Guarantee, a BudgetPlan, a Release or a study",
         )
     return guarantee, validation.open_unit("delta", default_delta if delta is None else delta)
@@ -154,6 +154,6 @@ def runs_of(study: optuna.Study) -> list[FrozenTrial]:
     if opened_study.procedure.runs_are_private:
         return runs
     # Lazy: only choices over partitions have runs that are not private.
-    from optuna_dp.utilities.second_evaluations import never_began
+    from optuna_dp.utilities.trials import never_began
 
     return [trial for trial in runs if not never_began(trial)]
