@@ -3,8 +3,6 @@
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-import numpy as np
-
 import optuna_dp as odp
 
 
@@ -20,26 +18,11 @@ class Weighted(odp.TrialCount):
 
     @property
     def mean(self) -> float:
-        return sum(k * p for k, p in self._known())
+        return sum(k * w for k, w in enumerate(self.weights, 1)) / sum(self.weights)
 
     @property
     def maximum(self) -> int:
         return len(self.weights)
-
-    def _known(self) -> list[tuple[int, float]]:
-        return [(k, w / sum(self.weights)) for k, w in enumerate(self.weights, 1)]
-
-    def _pmf(self, k: np.ndarray) -> np.ndarray:
-        return sum(np.where(k == at, p, 0.0) for at, p in self._known())
-
-    def _tail(self, n: int) -> float:  # P[T > n]
-        return sum(self.weights[n:]) / sum(self.weights)
-
-    def _pgf(self, s: np.ndarray) -> np.ndarray:  # E[s^T]
-        return sum(p * s**k for k, p in self._known())
-
-    def _pgf_derivative(self, s: np.ndarray) -> np.ndarray:
-        return sum(k * p * s ** (k - 1) for k, p in self._known())
 
     def exact_tail(self, ctx: Any, n: int) -> Any:  # P[T > n] in arbitrary precision
         return ctx.mpf(sum(self.weights[n:])) / sum(self.weights)

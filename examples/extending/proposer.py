@@ -1,4 +1,4 @@
-"""A proposer of your own: any Optuna sampler proposes pilots, or candidates, of a private search.
+"""A proposer of your own: any Optuna sampler proposes the pilots of a private search.
 
 It sees hyperparameters and private scores by slot, and nothing else; whatever it proposes is
 charged for alike. This one goes a step from the best so far, and knows nothing of privacy.

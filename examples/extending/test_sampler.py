@@ -4,9 +4,9 @@ from typing import Any
 
 import optuna
 from sampler import BracketSampler, bracket
+from sampler_contract import SamplerContract
 
 import optuna_dp as odp
-from optuna_dp.testing import SamplerContract
 
 
 class TestBracketSampler(SamplerContract):

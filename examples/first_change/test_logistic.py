@@ -6,7 +6,7 @@ import json
 
 import numpy as np
 import pytest
-from optuna_dp.logistic.event import LogisticDpEvent
+from optuna_dp.accounting.kinds.logistic import LogisticDpEvent
 from scipy.stats import logistic
 
 import optuna_dp as odp

@@ -29,22 +29,3 @@ judged); ``dominating_pairs``; ``run_profile`` (one run's pair, with ``plds`` be
 ``guarantee``. The bounds of selections stand in ``private_selection.bounds``. ``discretisation``
 and ``reading_points`` choose grids, of which any is sound.
 """
-
-from __future__ import annotations
-
-import importlib
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from optuna_dp.private_selection.accountant import SelectionAccountant as SelectionAccountant
-
-__all__ = ["SelectionAccountant"]
-
-
-def __getattr__(name: str) -> Any:
-    if name not in __all__:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    # Late: its selections stand above this package.
-    home = importlib.import_module("optuna_dp.private_selection.accountant")
-    globals()[name] = value = getattr(home, name)
-    return value

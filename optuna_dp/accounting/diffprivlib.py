@@ -26,7 +26,7 @@ def from_diffprivlib(accountant: Any) -> dp_event.DpEvent:
     if not spent:
         raise InvalidArgumentError(
             "what",
-            type(accountant).__name__,
+            accountant,
             "it has recorded nothing, and a training spends something",
             "Give the accountant to the model, accountant=accountant, and call run.spent after "
             "model.fit.",

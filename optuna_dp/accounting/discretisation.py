@@ -18,8 +18,8 @@ from dp_accounting import dp_event
 
 from optuna_dp.accounting.dominating_pairs import DominatingPair
 from optuna_dp.accounting.kinds.base import Part
+from optuna_dp.accounting.kinds.foreign import pure_of
 from optuna_dp.accounting.plds import DEFAULT_INTERVAL
-from optuna_dp.accounting.pure import pure_of
 
 # The grid step over the standard deviation of the loss of one application. Discretisation adds
 # some interval^2 / 6 to the variance of each, 1.5e-4 of it: 1e-4 of epsilon.

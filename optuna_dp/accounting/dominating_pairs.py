@@ -237,6 +237,29 @@ class DominatingPair:
         """Returns (O', O): the same mechanism in the other direction."""
         return self._reverse
 
+    def sampled(self, rate: float) -> DominatingPair:
+        """Returns a pair for the mechanism on a sample of the records, drawn independently.
+
+        The proof is in docs/explanation/sampling.md. With the record the output has law O where it
+        was sampled and O' where not, so ``((1 - rate) O' + rate O, O')`` dominates for removing a
+        record, and exchanged for adding one. This pair must be that for removing one.
+
+        Args:
+            rate: The chance of each record to join the sample, in (0, 1].
+        """
+        if rate == 1.0:
+            return self
+        # The loss log(1 - rate + rate e^l) grows with l, by at most l; mass O' stays as it is.
+        losses = np.logaddexp(np.log1p(-rate), np.log(rate) + self.losses)
+        mass = (1.0 - rate) * self.mass_prime + rate * self.mass
+        never = np.log1p(-rate)  # the loss where only O' has mass
+        losses = np.concatenate([[never], losses])
+        mass = np.concatenate([[(1.0 - rate) * self.null_mass], mass])
+        # Outputs whose losses rounding has made equal become one; the larger loss claims less.
+        distinct_losses, group = np.unique(losses, return_inverse=True)
+        merged = np.asarray(np.bincount(group, mass), dtype=np.float64)
+        return DominatingPair(distinct_losses, merged, rate * self.infinite_mass)
+
     @cached_property
     def _reverse(self) -> DominatingPair:
         reverse = DominatingPair(

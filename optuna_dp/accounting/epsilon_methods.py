@@ -17,7 +17,7 @@ Events are those that :class:`optuna_dp.Guarantee` has found to be supported.
 only, is a choice of bounded range or one of several mechanisms; in selections whose law of T is
 neither geometric nor without such a curve; and where the arithmetic of the others ends. Elsewhere
 it is shown and has no vote (docs/explanation/accountants.md), nor have the bounds of others, which
-are shown beside these (:mod:`optuna_dp.parts`).
+are shown beside these (:mod:`optuna_dp.by_name`).
 """
 
 from __future__ import annotations
@@ -32,11 +32,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from optuna_dp.accounting import supported_events
 from optuna_dp.accounting.bounds import Method, ProfileMethod, PureMethod
 from optuna_dp.accounting.event_json import canonical_key, event_from_json
-from optuna_dp.accounting.kinds.foreign import kind_of
-from optuna_dp.accounting.pure import pure_of
+from optuna_dp.accounting.kinds.foreign import kind_of, pure_of
 from optuna_dp.accounting.run_profile import known_by_curve, pair_of
 from optuna_dp.arrays import FloatArray
 
@@ -110,7 +108,7 @@ def _renyi_epsilon(key: str, relation: str, delta: float) -> float:
 @functools.lru_cache(maxsize=64)
 def _renyi(key: str, relation: str) -> Method:
     # Lazy: only events that it is used for need it, and a look at every method.
-    from optuna_dp.accounting.renyi_method import renyi_method
+    from optuna_dp.accounting.run_rdp import renyi_method
 
     return renyi_method(event_from_json(json.loads(key)), relation)
 
@@ -119,7 +117,7 @@ def curve_may_be_smallest(event: Any, relation: str) -> bool:
     """Returns whether the Renyi curve of an event may say less than its profile."""
     if kind_of(event).curve_may_be_smaller:
         return True
-    parts = supported_events.children(event)
+    parts = kind_of(event).children()
     if parts:
         return any(curve_may_be_smallest(part, relation) for part in parts)
     return known_by_curve(event, relation)

@@ -1,8 +1,9 @@
 """Events to JSON and back, exactly.
 
-Only the classes listed here, and those that the parts of this package add
-(:mod:`optuna_dp.parts`), are read or written: a record names a class by a word of this list, and
-no other module is imported on its account. Floats survive exactly (``repr`` round trip);
+Two lists say which classes are read and written: those of dp-accounting
+(:data:`~optuna_dp.accounting.kinds.foreign.FOREIGN_KINDS`) and ours here. A record names a class
+by a word of these lists, and no other module is imported on its account. Floats survive exactly
+(``repr`` round trip);
 infinities, which JSON lacks, are the strings "inf" and "-inf".
 """
 
@@ -15,30 +16,14 @@ from typing import Any, cast
 import attr
 from dp_accounting import dp_event
 
-from optuna_dp import parts, validation
-from optuna_dp.errors import InvalidArgumentError, UnsupportedEventError
+from optuna_dp import by_name, validation
+from optuna_dp.accounting.kinds.foreign import FOREIGN_KINDS
+from optuna_dp.errors import Described, InvalidArgumentError, UnsupportedEventError
 from optuna_dp.json_records import plain
 
 _MAX_DEPTH = 50
 
-# Classes of dp-accounting, and the homes of ours: by names, so that only the kind in question is
-# loaded.
-_THEIRS = (
-    "ComposedDpEvent",
-    "DiscreteLaplaceDpEvent",
-    "GaussianDpEvent",
-    "LaplaceDpEvent",
-    "MixtureOfGaussiansDpEvent",
-    "NoOpDpEvent",
-    "NonPrivateDpEvent",
-    "PoissonSampledDpEvent",
-    "RandomizedResponseDpEvent",
-    "RepeatAndSelectDpEvent",
-    "SampledWithoutReplacementDpEvent",
-    "SelfComposedDpEvent",
-    "TruncatedSubsampledGaussianDpEvent",
-    "ZCDpEvent",
-)
+# By names, so that only the kind in question is loaded.
 _OURS = {
     "ApproximateDpEvent": "optuna_dp.accounting.kinds.approximate",
     "BoundedRangeDpEvent": "optuna_dp.accounting.kinds.bounded_range",
@@ -132,14 +117,15 @@ _NUMBERS |= {"reverse_deltas", "sampling_probs", "sensitivities"}
 
 def _class_named(name: Any) -> type[Any] | None:
     """Returns the class that a record names; None if it is none of the list."""
-    if name in _THEIRS:
-        return cast("type[Any]", getattr(dp_event, name))
-    module = _ours().get(name)
-    return None if module is None else cast("type[Any]", parts.load(f"{module}:{name}"))
+    theirs = _theirs()
+    if name in theirs:
+        return theirs[name]
+    module = _OURS.get(name)
+    return None if module is None else cast("type[Any]", by_name.load(f"{module}:{name}"))
 
 
-def _ours() -> Mapping[str, str]:
-    return {**parts.table("events"), **_OURS}
+def _theirs() -> dict[str, type[Any]]:
+    return {cls.__name__: cls for cls in FOREIGN_KINDS}
 
 
 def _fields(cls: type[Any]) -> list[str]:
@@ -171,7 +157,9 @@ def _list(name: str, value: Any) -> list[Any]:
 def _check_depth(path: str, depth: int) -> None:
     if depth > _MAX_DEPTH:
         raise InvalidArgumentError(
-            path[:40] + "...", f"{depth} levels", f"events nest at most {_MAX_DEPTH} levels deep"
+            path[:40] + "...",
+            Described(f"{depth} levels"),
+            f"events nest at most {_MAX_DEPTH} levels deep",
         )
 
 
@@ -201,7 +189,7 @@ def _read(record: Any, path: str, depth: int) -> Any:
     cls = _class_named(name) if isinstance(name, str) else None
     if cls is None:
         raise InvalidArgumentError(
-            f"{path}.type", name, f"it must be one of {', '.join(sorted([*_THEIRS, *_ours()]))}"
+            f"{path}.type", name, f"it must be one of {', '.join(sorted([*_theirs(), *_OURS]))}"
         )
     fields = _fields(cls)
     for field in record:

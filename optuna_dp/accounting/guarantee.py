@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 from dp_accounting import dp_event
 
-from optuna_dp import parts, validation
+from optuna_dp import by_name, validation
 from optuna_dp.accounting import events, supported_events, units
 from optuna_dp.accounting.epsilon_methods import (
     all_epsilons_of,
@@ -20,7 +20,7 @@ from optuna_dp.accounting.epsilon_methods import (
     methods_of,
 )
 from optuna_dp.accounting.event_json import event_from_json, event_to_json
-from optuna_dp.accounting.pure import pure_of
+from optuna_dp.accounting.kinds.foreign import pure_of
 from optuna_dp.accounting.run_profile import first_choice
 from optuna_dp.arrays import FloatArray
 from optuna_dp.errors import InvalidArgumentError
@@ -86,7 +86,7 @@ class Guarantee(Record):
         return units.unit_of(self.event) or units.RECORD
 
     def _repr_html_(self) -> str | None:
-        return parts.notebook_page(self)
+        return by_name.notebook_page(self)
 
     def epsilon(self, delta: float) -> float:
         """Returns the smallest epsilon known to hold at ``delta``, in [0, 1); ``inf`` if none.
@@ -178,7 +178,7 @@ class Guarantee(Record):
         the event.
         """
         bound = self.epsilon(delta)
-        return parts.attack(self.judged_event, self.neighboring_relation, delta), bound
+        return by_name.attack(self.judged_event, self.neighboring_relation, delta), bound
 
     def rdp(self, orders: npt.ArrayLike | None = None) -> FloatArray:
         """Returns upper bounds of the Renyi divergence, one for each order; ``inf`` if unknown.
@@ -255,4 +255,4 @@ class Guarantee(Record):
 
     def _beside(self, delta: float) -> dict[str, tuple[float, str]]:
         target = validation.open_unit("delta", delta)
-        return dict(parts.comparisons(self.judged_event, self.neighboring_relation, target))
+        return dict(by_name.comparisons(self.judged_event, self.neighboring_relation, target))

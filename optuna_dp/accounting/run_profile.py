@@ -12,7 +12,7 @@ How the cost of each kind of event is computed:
   to the sum of their curves, hence to one profile, and the two groups compose as two mechanisms
   (Zhu, Dong & Wang, arXiv 2106.08567v4, Theorem 10);
 * anything else on a Poisson sample, under add or remove: a mixture of its pair
-  (:mod:`optuna_dp.accounting.sampled_pairs`);
+  (:meth:`~optuna_dp.accounting.dominating_pairs.DominatingPair.sampled`);
 * compositions: the convolution of the children's PLDs; one that begins with a choice of bounded
   range has a smaller pair of its own.
 """
@@ -32,9 +32,8 @@ from optuna_dp.accounting.discretisation import interval_for
 from optuna_dp.accounting.dominating_pairs import LARGEST_EPSILON, DominatingPair
 from optuna_dp.accounting.event_json import canonical_key, event_from_json
 from optuna_dp.accounting.kinds.base import Part
-from optuna_dp.accounting.kinds.foreign import kind_of, never_touches
+from optuna_dp.accounting.kinds.foreign import kind_of, never_touches, pure_of
 from optuna_dp.accounting.plds import DEFAULT_INTERVAL
-from optuna_dp.accounting.pure import pure_of
 from optuna_dp.errors import UnsupportedEventError
 
 _LARGEST_NOISE = 1e150
@@ -116,7 +115,7 @@ def first_choice(event: Any) -> tuple[Any, Any] | None:
     start = event
     for _ in range(2):  # The first part of a composition may itself be one event, repeated.
         if kind_of(start).applications() is not None:
-            start = next(iter(supported_events.children(start)), None)
+            start = next(iter(kind_of(start).children()), None)
     if not kind_of(start).cheaper_first:
         return None
     # Lazy: only choices among utilities need it.
@@ -174,7 +173,7 @@ def pair_of_part(key: str, relation: str) -> DominatingPair | None:
     pair = kind.pair(relation, pair_of)
     if pair is None and kind.applications() is not None:
         # Lazy: only runs described by known bounds need it.
-        from optuna_dp.accounting.known_bounds import pair_of_curve
+        from optuna_dp.accounting.run_rdp import pair_of_curve
 
         return pair_of_curve(event, relation)  # Of all events that are known by a curve only.
     return pair

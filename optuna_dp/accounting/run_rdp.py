@@ -22,13 +22,16 @@ from dp_accounting.rdp import RdpAccountant
 from scipy import special
 
 from optuna_dp.accounting import events, sampled_gaussian, supported_events
+from optuna_dp.accounting.bounds import Method
+from optuna_dp.accounting.dominating_pairs import LARGEST_EPSILON, DominatingPair
 from optuna_dp.accounting.event_json import canonical_key, event_from_json
-from optuna_dp.accounting.kinds.foreign import has_rdp, kind_of
-from optuna_dp.accounting.pure import pure_of
+from optuna_dp.accounting.kinds.foreign import has_rdp, kind_of, pure_of
 from optuna_dp.accounting.rdp_curves import (
     DEFAULT_ORDERS,
     checked_orders,
     pure_rdp,
+    rdp_to_delta,
+    rdp_to_epsilon,
     running_minimum,
 )
 from optuna_dp.arrays import FloatArray
@@ -36,6 +39,8 @@ from optuna_dp.errors import InvalidArgumentError
 
 # From this order on dp-accounting's loop in Python takes longer than the rest of the curve.
 _LONG_SERIES = 65
+# Where the profile that a curve implies is read.
+_PROFILE_POINTS = 4000
 
 
 def rdp_of(
@@ -51,7 +56,7 @@ def rdp_of(
     record moves the sum by up to two. Ours: compositions add (Mironov, arXiv 1702.07476v3,
     Proposition 1), a worst case is the maximum, pure and bounded-range mechanisms have the
     divergence of the worst of their kind exactly, and points of a given curve are joined as
-    :func:`~optuna_dp.accounting.given_curves.interpolated_rdp` says.
+    :func:`~optuna_dp.accounting.rdp_curves.interpolated_rdp` says.
 
     Args:
         event: Any supported event tree.
@@ -87,8 +92,48 @@ def orders_for(event: Any) -> FloatArray:
 
 def _given_orders(event: Any) -> Iterator[float]:
     yield from kind_of(event).given_orders
-    for part in supported_events.children(event):
+    for part in kind_of(event).children():
         yield from _given_orders(part)
+
+
+class RdpMethod(Method):
+    """A Renyi-DP curve, converted."""
+
+    def __init__(self, orders: FloatArray, curve: FloatArray, reason: str | None = None) -> None:
+        self._orders, self._curve = orders, curve
+        self._reason = reason
+
+    def delta(self, epsilons: npt.ArrayLike) -> FloatArray:
+        """See :class:`Method`."""
+        return rdp_to_delta(self._orders, self._curve, epsilons)
+
+    def epsilon(self, delta: float) -> float:
+        """See :class:`Method`."""
+        return rdp_to_epsilon(self._orders, self._curve, delta)
+
+    def why_infinite(self, delta: float) -> str:
+        """See :class:`Method`."""
+        return self._reason or "a part of the event has no Renyi-DP curve"
+
+
+def renyi_method(event: Any, relation: str) -> RdpMethod:
+    """Returns the bound that an event's curve implies."""
+    orders = orders_for(event)
+    return RdpMethod(orders, rdp_of(event, relation, orders), kind_of(event).why_no_curve())
+
+
+def pair_of_curve(event: Any, relation: str) -> DominatingPair:
+    """Returns the pair that an event's curve implies: the same bound in both directions."""
+    orders = orders_for(event)
+    rdp = rdp_of(event, relation, orders)
+    if not np.any(np.isfinite(rdp)):
+        return DominatingPair.infinite()
+    top = min(rdp_to_epsilon(orders, rdp, 1e-16), LARGEST_EPSILON)
+    middle = min(rdp_to_epsilon(orders, rdp, 1e-8), top)
+    half = _PROFILE_POINTS // 2
+    epsilons = np.union1d(np.linspace(0.0, top, half), np.linspace(0.0, middle, half))
+    deltas = rdp_to_delta(orders, rdp, epsilons)
+    return DominatingPair.from_profile(epsilons, deltas, deltas)
 
 
 @functools.lru_cache(maxsize=256)

@@ -24,7 +24,7 @@ from scipy.special import ive
 from optuna_dp import validation
 from optuna_dp.accounting import plds
 from optuna_dp.accounting.dominating_pairs import DominatingPair
-from optuna_dp.accounting.given_curves import interpolated_rdp
+from optuna_dp.accounting.rdp_curves import interpolated_rdp
 from optuna_dp.arrays import FloatArray
 from optuna_dp.errors import InvalidArgumentError
 

@@ -8,19 +8,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from optuna_dp.accounting.kinds.foreign import PoissonSample, has_profile, has_rdp, kind_of
+from optuna_dp.accounting.kinds.foreign import has_profile, has_rdp, kind_of
 from optuna_dp.errors import UnsupportedEventError
-
-
-def children(event: Any) -> list[Any]:
-    """Returns the sub-events whose cost is computed on its own, none for a leaf."""
-    return kind_of(event).children()
-
-
-def sampled_by_pair(event: Any, relation: str) -> bool:
-    """Whether an event is anything on a Poisson sample whose pair is a mixture."""
-    kind = kind_of(event)
-    return isinstance(kind, PoissonSample) and kind.is_mixture(relation)
 
 
 def check_supported(event: Any, relation: str) -> None:
@@ -30,16 +19,13 @@ def check_supported(event: Any, relation: str) -> None:
         UnsupportedEventError: Names the first sub-event without an accountant.
     """
     kind = kind_of(event)
-    for child in kind.children():
-        check_supported(child, relation)
+    events_below = kind.rests_on(relation)
+    for event_below in events_below or []:
+        check_supported(event_below, relation)
     reason = kind.refusal(relation)
     if reason is not None:
         raise UnsupportedEventError(event, reason)
-    if kind.judged_here:
-        return
-    if sampled_by_pair(event, relation):
-        return check_supported(event.event, relation)
-    if not (has_profile(event, relation) or has_rdp(event, relation)):
+    if events_below is None and not (has_profile(event, relation) or has_rdp(event, relation)):
         # Lazy: only the words of a refusal need it.
         from optuna_dp.accounting.event_words import why_unsupported
 

@@ -11,9 +11,9 @@ from optuna_dp.adaptive_selection.densities.adaptive_density import AdaptiveDens
 from optuna_dp.errors import InvalidArgumentError
 from optuna_dp.models.history import GrowingHistory, SharedSpace
 from optuna_dp.models.scores import RunOutcome
-from optuna_dp.private_selection.settings import NOT_PROPOSED_KEY
 from optuna_dp.protocol.draws import Space, stored_form
-from optuna_dp.protocol.records import GATE_KEY, ended, score, trials_of
+from optuna_dp.protocol.entries import BEYOND, NOT_PROPOSED
+from optuna_dp.protocol.records import ended, score, trials_of
 from optuna_dp.protocol.slot_strategy import JointDraw, Slot
 from optuna_dp.protocol.visible_runs import completed_batches
 from optuna_dp.validation import whole
@@ -99,7 +99,7 @@ class BoundedDraws:
         except Exception:
             # A score model or a solver failed, and the scores of earlier runs may be why. If this
             # counted as a failed run, the law of a run would leave the density bounds.
-            slot.storage.set_trial_system_attr(slot.trial_id, NOT_PROPOSED_KEY, True)
+            NOT_PROPOSED.write(slot.study, slot.trial)
             raise
         return proposal.params, {"density_ratio": proposal.ratio}
 
@@ -109,9 +109,7 @@ class BoundedDraws:
             return [
                 trial
                 for trial in trials_of(slot.study)
-                if ended(trial)
-                and trial.number != slot.number
-                and GATE_KEY not in trial.system_attrs
+                if ended(trial) and trial.number != slot.number and not BEYOND.is_in(trial)
             ]
         return completed_batches(
             slot.study,

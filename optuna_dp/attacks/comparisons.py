@@ -43,16 +43,11 @@ from optuna_dp.accounting.rdp_curves import (
     over_order,
     running_minimum,
 )
-from optuna_dp.accounting.renyi_method import RdpMethod
 from optuna_dp.accounting.run_profile import pair_of
 from optuna_dp.arrays import FloatArray
 from optuna_dp.errors import InvalidArgumentError
-from optuna_dp.private_selection.bounds.renyi import selection_term, why_no_rdp
 from optuna_dp.private_selection.event import PrivateSelectionDpEvent
 from optuna_dp.private_selection.trial_counts.base import TrialCount
-from optuna_dp.private_selection.trial_counts.binomial import Binomial
-from optuna_dp.private_selection.trial_counts.negative_binomial import NegativeBinomial
-from optuna_dp.private_selection.trial_counts.poisson import Poisson
 
 
 class _Koskela:
@@ -92,17 +87,17 @@ def _methods(key: str, relation: str) -> Mapping[str, Method]:
     if bounds != (1.0, 1.0):
         orders = run_rdp.orders_for(event)
         run = run_rdp.rdp_of(event.run, relation, orders)
-        methods["theorem_1"] = RdpMethod(
+        methods["theorem_1"] = run_rdp.RdpMethod(
             orders,
             theorem1_as_printed(orders, run, event.trials, bounds),
-            why_no_rdp(event.trials) or "it covers negative binomial laws only",
+            event.trials.why_no_rdp() or "it covers negative binomial laws only",
         )
     return methods
 
 
 def koskela_applies(trials: TrialCount, density_bounds: tuple[float, float] = (1.0, 1.0)) -> bool:
     """Returns whether the bound covers this law of T and these density bounds."""
-    is_covered = isinstance(trials, NegativeBinomial | Poisson | Binomial)
+    is_covered = trials.log_slope_ratios(*np.zeros((3, 1))) is not None
     return is_covered and tuple(density_bounds) == (1.0, 1.0)
 
 
@@ -144,29 +139,17 @@ def _log_ratio(pair: DominatingPair, trials: TrialCount) -> float:
 
 
 def _log_ratios(pair: DominatingPair, trials: TrialCount, a: FloatArray) -> FloatArray:
-    if isinstance(trials, NegativeBinomial):
-        gamma, shape = float(trials.gamma), float(trials.shape)
-        reverse = np.asarray(pair.reversed().delta(a), dtype=np.float64)
-        # log(e^a + x) = a + log(1 + x e^-a), which cannot overflow.
-        return (1.0 + shape) * (a + np.log1p((1.0 - gamma) / gamma * reverse * np.exp(-a)))
-    forward = np.asarray(pair.delta(a), dtype=np.float64)
-    if isinstance(trials, Poisson):
-        return np.asarray(trials.mean * (np.expm1(a) + forward), dtype=np.float64)
-    if isinstance(trials, Binomial):
-        q = trials.mean / trials.n
-        if q >= 1.0:
-            # T = n: the two laws can differ without limit where s' = 0.
-            return np.full(a.shape, np.inf if trials.n > 1 else 0.0)
-        return np.asarray(
-            (trials.n - 1) * np.log1p(q * np.expm1(a) + q / (1.0 - q) * forward),
-            dtype=np.float64,
+    forward, reverse = np.asarray(pair.delta(a)), np.asarray(pair.reversed().delta(a))
+    log_ratios = trials.log_slope_ratios(a, forward, reverse)
+    if log_ratios is None:
+        raise InvalidArgumentError(
+            "trials",
+            trials,
+            "the bound of Koskela, Redberg & Wang covers NegativeBinomial, Poisson and Binomial "
+            "laws",
+            "Use the profile bound, which covers every law.",
         )
-    raise InvalidArgumentError(
-        "trials",
-        trials,
-        "the bound of Koskela, Redberg & Wang covers NegativeBinomial, Poisson and Binomial laws",
-        "Use the profile bound, which covers every law.",
-    )
+    return log_ratios
 
 
 def theorem1_as_printed(
@@ -180,14 +163,14 @@ def theorem1_as_printed(
     eps(a) + (a/(a-1) + 1 + eta) log(C/c) + log(m)/(a-1)
     + (1+eta) min over b of [(1-1/b) eps(b) + log(1/gamma)/b].
 
-    The statement is true (it follows from :func:`negative_binomial_rdp`), its printed proof is
-    not. ``inf`` for laws outside the truncated negative binomial family.
+    The statement is true (it follows from the law's ``rdp``), its printed proof is not. ``inf``
+    for laws outside the truncated negative binomial family.
     """
     a, run = checked_curve(orders, run_rdp)
     c, big_c = density_bounds
-    if not isinstance(trials, NegativeBinomial):
-        return np.full_like(a, np.inf)
     log_ratio = math.log(big_c) - math.log(c)
-    term = selection_term(a, run, trials, 0.0, 0.0) + (2.0 + trials.shape) * log_ratio
+    term = trials.rdp_term(a, run, 0.0, 0.0)
+    if log_ratio > 0.0:
+        term += trials.pure_factor * log_ratio
     per_order = over_order(a, math.log(trials.mean) + log_ratio)
     return running_minimum(a, at_orders_above_one(a, run + per_order + term))

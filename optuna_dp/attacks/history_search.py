@@ -17,7 +17,6 @@ from optuna_dp.attacks.history_attack import HistoryAttack, Outcome, shares_of
 from optuna_dp.attacks.policy_search import Found, rows, shown_epsilon, truncated
 from optuna_dp.attacks.selection_attack import SelectionAttack
 from optuna_dp.private_selection.trial_counts.base import TrialCount
-from optuna_dp.private_selection.trial_counts.negative_binomial import NegativeBinomial
 
 # Laws up to so many runs are searched as they are, with so many runs followed in all.
 _SHORT, _SLOTS = 300, 2000
@@ -48,7 +47,7 @@ def search_history(
     spread = math.sqrt(float(np.sum(pair.mass * pair.losses**2)))
     # Policies at the bounds can about square the likelihood ratio they steer by.
     reach = 1.6 * plain + 6.0 * spread
-    geometric = isinstance(trials, NegativeBinomial) and trials.shape == 1.0
+    geometric = trials.is_memoryless
     gamma = 1.0 / max(trials.mean, 1.0 + 1e-6)
     pmf, tail = (np.zeros(0), 0.0) if geometric else truncated(trials, delta, 1.5 * plain)
     share = min((1.0 - c) / (big_c - c), (big_c - 1.0) / (big_c - c))

@@ -10,8 +10,7 @@ from dp_accounting import dp_event
 
 from optuna_dp.accounting.dominating_pairs import DominatingPair
 from optuna_dp.accounting.event_json import canonical_key, event_from_json
-from optuna_dp.accounting.sampled_pairs import sampled
-from optuna_dp.accounting.supported_events import sampled_by_pair
+from optuna_dp.accounting.kinds.foreign import kind_of
 from optuna_dp.attacks.attainable import attainable_pairs
 from optuna_dp.attacks.choice_attack import attack_with_choices, choices_and_others
 from optuna_dp.attacks.policy_attack import strongest_policy_attack
@@ -34,9 +33,9 @@ def strongest_known_attack(event: Any, relation: str, delta: float) -> float:
         if choices:
             pairs_of_rest = _attainable(canonical_key(dp_event.ComposedDpEvent(events)), relation)
             return max(attack_with_choices(choices, pair, delta) for pair in pairs_of_rest)
-        if sampled_by_pair(event, relation):
+        if kind_of(event).is_mixture(relation):
             inner = _attainable(canonical_key(event.event), relation)
-            pairs = tuple(sampled(pair, event.sampling_probability) for pair in inner)
+            pairs = tuple(pair.sampled(event.sampling_probability) for pair in inner)
         else:
             pairs = _attainable(canonical_key(event), relation)
     except UnsupportedEventError:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from optuna.distributions import BaseDistribution, IntDistribution
 
-from optuna_dp.errors import InvalidArgumentError
+from optuna_dp.errors import Described, InvalidArgumentError
 from optuna_dp.models.prior import from_unit, n_points, to_external
 from optuna_dp.models.space import Space
 
@@ -39,7 +39,7 @@ def grid_of(space: Space, limit: int) -> list[dict[str, Any]]:
     if count > limit:
         raise InvalidArgumentError(
             "search_space",
-            f"a grid of {count} points",
+            Described(f"a grid of {count} points"),
             f"it must have at most {limit}",
             "Give candidates=<number of draws>.",
         )

@@ -66,7 +66,7 @@ class GrowingHistory(Generic[S]):
     and only what is new is read and encoded. Copies and pickles are empty.
 
     Args:
-        read: Makes the outcome of what a storage has of a run that has ended.
+        outcome_of: Makes the outcome of what a storage has of a run that has ended.
     """
 
     def __init__(self, outcome_of: Callable[[S], RunOutcome]) -> None:

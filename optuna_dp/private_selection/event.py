@@ -10,7 +10,7 @@ import attr
 import numpy as np
 from dp_accounting import dp_event
 
-from optuna_dp import parts, validation
+from optuna_dp import by_name, validation
 from optuna_dp.accounting.bounds import ProfileMethod
 from optuna_dp.accounting.events import as_event
 from optuna_dp.accounting.kinds.base import OwnEvent, checked
@@ -19,15 +19,11 @@ from optuna_dp.errors import InvalidArgumentError, UnsupportedEventError
 from optuna_dp.private_selection.bounds.profile_bound import DataProfile
 from optuna_dp.private_selection.bounds.rank_profile import LONGEST_SUM, RankProfile
 from optuna_dp.private_selection.trial_counts.base import TrialCount
-from optuna_dp.private_selection.trial_counts.negative_binomial import NegativeBinomial
 
 if TYPE_CHECKING:
     from optuna_dp.accounting.dominating_pairs import DominatingPair
 
 POLICIES = ("history", "data")
-# Distributions of T for which the Renyi theorems hold and may say less than the profile; for the
-# geometric one, the default, they do not.
-_BY_RENYI = ("logarithmic", "negative_binomial", "poisson")
 # Beyond, composing all runs costs more than the best of them by the rank profile.
 _FEW_RUNS = 8
 
@@ -94,7 +90,7 @@ class PrivateSelectionDpEvent(OwnEvent):
     @property
     def curve_may_be_smaller(self) -> bool:
         """See :class:`OwnEvent`."""
-        return self.trials.law in _BY_RENYI
+        return self.trials.rdp_may_be_smaller
 
     @property
     def learns_from_outputs(self) -> bool:
@@ -135,13 +131,7 @@ class PrivateSelectionDpEvent(OwnEvent):
         if all_runs is not None:
             bounds["all_runs"] = ProfileMethod(all_runs, all_runs.reversed())
         if self.learns_from_outputs:
-            history_bound = parts.history_bound()
-            if history_bound is None:
-                # The bounds above hold, and are larger than what the same event costs elsewhere.
-                raise UnsupportedEventError(
-                    self, "its density bounds need adaptive selection, which is not installed"
-                )
-            bounds["history_profile"] = history_bound(
+            bounds["history_profile"] = by_name.history_bound()(
                 pair, self.trials, self.density_bounds, self.startup_runs
             )
         return bounds
@@ -176,37 +166,29 @@ class PrivateSelectionDpEvent(OwnEvent):
         self, orders: FloatArray, relation: str, curve_of: Callable[[Any], FloatArray]
     ) -> FloatArray:
         """See :class:`OwnEvent`."""
-        # Lazy: only Rényi curves need it.
-        from optuna_dp.private_selection.bounds.renyi import selection_rdp
-
-        curve = selection_rdp(orders, curve_of(self.run), self.trials, self.density_bounds)
+        curve = self.trials.rdp(orders, curve_of(self.run), self.density_bounds)
         return np.where(np.isnan(curve), np.inf, curve)
 
     def why_no_curve(self) -> str | None:
         """See :class:`OwnEvent`."""
-        # Lazy: only Rényi curves need it.
-        from optuna_dp.private_selection.bounds.renyi import why_no_rdp
-
-        return why_no_rdp(self.trials, self.density_bounds)
+        return self.trials.why_no_rdp(self.density_bounds)
 
 
 def selection_epsilon(
     run_epsilon: float, trials: TrialCount, density_bounds: tuple[float, float] = (1.0, 1.0)
 ) -> float:
-    """Returns the pure epsilon of selection: the smaller of (2+eta) and n times eps + log(C/c).
+    """Returns the pure epsilon of selection: a factor times eps + log(C/c), for eps-DP runs.
 
-    The first for eps-DP runs and a truncated negative binomial T (arXiv:2110.03620v2, Corollary of
-    Theorem 2; DP-HyPO, arXiv:2306.05734v2, Theorem 2). The second for at most n runs: given the
-    runs before it, the law of each is at most C times that under the prior on D and at least c
-    times on D', and which runs count is independent of the data. ``inf`` for other laws, where no
-    such bound holds or none is proved (a Poisson T is not purely private by Theorem 6).
+    The factor is the law's ``pure_factor``, 2 + eta for a truncated negative binomial T, or the
+    largest number of runs n, whichever is smaller. The latter because, given the runs before it,
+    the law of each run is at most C times that under the prior on D and at least c times on D',
+    and which runs count is independent of the data. ``inf`` where neither is known (a Poisson T
+    is not purely private by Theorem 6 of arXiv:2110.03620v2).
     """
     run_epsilon = validation.number("run_epsilon", run_epsilon)
     if run_epsilon < 0.0:
         raise InvalidArgumentError("run_epsilon", run_epsilon, "it must not be negative")
     c, big_c = density_bounds
-    factor = math.inf if trials.maximum is None else float(trials.maximum)
-    if isinstance(trials, NegativeBinomial):
-        factor = min(factor, 2.0 + trials.shape)
+    factor = min(trials.pure_factor, math.inf if trials.maximum is None else trials.maximum)
     epsilon_with_density = run_epsilon + math.log(big_c) - math.log(c)
     return factor * epsilon_with_density if epsilon_with_density > 0.0 else 0.0

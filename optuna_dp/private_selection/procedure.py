@@ -13,10 +13,11 @@ from optuna_dp.evidence.drawn_runs import DrawnRuns
 from optuna_dp.evidence.run_record import RunRecord
 from optuna_dp.evidence.slot_records import NEW_STUDY
 from optuna_dp.private_selection.failures import check_failures, is_unlikely_block
-from optuna_dp.private_selection.settings import NOT_PROPOSED_KEY, SelectionSettings
+from optuna_dp.private_selection.settings import SelectionSettings
 from optuna_dp.private_selection.winner import choose
+from optuna_dp.protocol.entries import DRAW, NOT_PROPOSED
 from optuna_dp.protocol.plan import Design
-from optuna_dp.protocol.records import DRAW_KEY, SlotRecord, ended, score
+from optuna_dp.protocol.records import SlotRecord, ended, score
 from optuna_dp.training.judgement import ENFORCED, NOT_CHECKED, judge
 from optuna_dp.training.prepared import AS_GIVEN
 
@@ -86,7 +87,7 @@ class PrivateSelection(DrawnRuns):
         from the slot's record; joint ones are within density bounds.
         """
         super().check_run(trial, record)
-        if NOT_PROPOSED_KEY in trial.system_attrs:
+        if NOT_PROPOSED.is_in(trial):
             raise ReleaseRefusedError(
                 "its parameters could not be drawn, because the score model or the solver of the "
                 "projection raised an error. That may depend on the scores of earlier runs, so "
@@ -95,7 +96,7 @@ class PrivateSelection(DrawnRuns):
                 fix=f"{NEW_STUDY} Use another surrogate or another projection.",
             )
         runs = self.settings.startup_runs
-        draw = trial.system_attrs.get(DRAW_KEY)
+        draw = DRAW.of(trial)
         if runs is None or draw is None or trial.number >= runs:
             return
         if self.settings.prior == {"prior": "uniform"} or "density_ratio" in draw:

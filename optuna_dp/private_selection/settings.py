@@ -13,7 +13,6 @@ from optuna_dp.validation import density_bounds as checked_density_bounds
 
 PROCEDURE = "private_selection"
 # Of a trial for which the score model or the solver failed, so that no parameters were drawn.
-NOT_PROPOSED_KEY = "optuna_dp:not_proposed"
 Schedule = Literal["independent", "batch", "any"]
 
 

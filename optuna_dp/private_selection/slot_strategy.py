@@ -113,7 +113,7 @@ class SelectionStrategy(SlotStrategy):
             if not self._is_uniform and mark == UniformPrior().fingerprint({}):
                 raise InvalidArgumentError(
                     "prior",
-                    type(self._prior).__name__,
+                    self._prior,
                     "its fingerprint is that of the uniform prior",
                     "Give it a fingerprint that says what it is.",
                 )

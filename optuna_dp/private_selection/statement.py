@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from optuna_dp.accounting.event_words import in_words
 from optuna_dp.evidence import preparation
-from optuna_dp.evidence.markdown import escaped
+from optuna_dp.evidence.facts import Fact, Status, enforced
+from optuna_dp.evidence.layout import escaped
 from optuna_dp.evidence.promises import (
     NO_EXACT_SCORE_DECIDED,
     PRIVATE_FAILURES,
@@ -20,10 +21,18 @@ from optuna_dp.evidence.promises import (
 )
 from optuna_dp.evidence.record_counts import RecordCounts
 from optuna_dp.evidence.run_promises import is_enforced, is_trained_here, what_a_run_is
-from optuna_dp.evidence.statement import Description, sampling_row
+from optuna_dp.evidence.statement import (
+    SCORES,
+    TRAININGS,
+    Description,
+    sampling_fact,
+    step_facts,
+    vouched_facts,
+)
 from optuna_dp.private_selection.settings import SelectionSettings
+from optuna_dp.private_selection.trial_counts.base import TrialCount
 from optuna_dp.protocol.plan import Design
-from optuna_dp.training.judgement import ENFORCED, SCORE_WORDS, TRAINING_WORDS, step_row
+from optuna_dp.training.judgement import ENFORCED
 
 if TYPE_CHECKING:
     from optuna_dp.accounting.guarantee import Guarantee
@@ -135,30 +144,41 @@ class SelectionDescription(Description):
             return RecordCounts()
         return RecordCounts(run.records, spending.get("scored_records"), run.score == "disjoint")
 
-    def facts(self, design: Design, guarantee: Guarantee) -> dict[str, str]:
-        settings = SelectionSettings.from_json(design.settings)
-        status = "not checked: the curator stated it" if settings.run is None else "planned"
-        run = f"{status}: {in_words(guarantee.event.run)}"
-        return {**facts_of(settings, design.sampler), "One run": run}
+    def facts(self, design: Design, guarantee: Guarantee) -> list[Fact]:
+        """See :class:`Description`."""
+        settings, run = SelectionSettings.from_json(design.settings), in_words(guarantee.event.run)
+        if settings.run is None:
+            text, status = f"not checked: the curator stated it: {run}", Status.NOT_CHECKED
+        else:
+            text, status = f"planned: {run}", Status.ENFORCED
+        return [
+            *enforced(facts_of(settings, design.sampler)),
+            Fact("One run", text, status),
+        ]
 
-    def facts_of_release(self, design: Design, content: Mapping[str, Any]) -> dict[str, str]:
+    def facts_of_release(self, design: Design, content: Mapping[str, Any]) -> list[Fact]:
         """See :class:`Description`; in every run alike, since the number of runs is secret."""
-        spending = content.get("spending")
-        if not spending:
-            return {}
+        facts = []
+        if "disclosed_runs" in content:
+            number = (
+                f"{content['disclosed_runs']} runs could be chosen from. The number is revealed "
+                "here, and the guarantee is that of the best of exactly so many. Vouched for: a "
+                "block of other runs failed for a cause that does not depend on the data"
+            )
+            facts.append(Fact("Number of runs", number, Status.NOT_CHECKED))
+        spending = content.get("spending", {})
         records = self.record_counts(design, spending).row
-        rows = {"Planned for": records} if records else {}
-        rows |= preparation.preparation_row(spending)
-        if "training" in spending:
-            rows |= sampling_row(content, spending["training"] == ENFORCED)
-            words = TRAINING_WORDS[spending["training"]]
-            rows["Training"] = f"{words}, in every run with an output"
-            rows |= step_row(spending)
-        if "score" in spending:
-            rows["Score"] = f"{SCORE_WORDS[spending['score']]}, in every run with a score"
-        if "vouched" in spending:
-            rows["Vouched for by the curator, not checked"] = str(spending["vouched"])
-        return rows
+        facts += enforced({"Planned for": records} if records else {})
+        facts += preparation.preparation_fact(spending)
+        training, score = spending.get("training"), spending.get("score")
+        if training is not None:
+            facts += [sampling_fact(content)] if training == ENFORCED else []
+            text = f"{TRAININGS[training]}, in every run with an output"
+            facts += [Fact("Training", text, Status(training)), *step_facts(spending)]
+        if score is not None:
+            text = f"{SCORES[score]}, in every run with a score"
+            facts.append(Fact("Score", text, Status(score)))
+        return facts + vouched_facts(spending)
 
 
 def facts_of(settings: SelectionSettings, sampler: str) -> dict[str, str]:
@@ -178,7 +198,7 @@ def facts_of(settings: SelectionSettings, sampler: str) -> dict[str, str]:
     )
     return {
         "Search": f"planned: {escaped(sampler)}, best of a random number of runs",
-        "Number of runs": f"checked: secret, drawn once from {settings.trials!r}",
+        "Number of runs": _number_in_words(settings.trials),
         "Density bounds": "planned: not needed, every run is drawn from the prior itself"
         if big_c == 1.0
         else f"checked: each run's joint density is within [{c:g}, {big_c:g}] times the prior",
@@ -186,6 +206,16 @@ def facts_of(settings: SelectionSettings, sampler: str) -> dict[str, str]:
         "Parameters": space,
         "Adaptivity": "planned: " + adaptive[settings.schedule] + _started(settings.startup_runs),
     }
+
+
+def _number_in_words(law: TrialCount) -> str:
+    record = law.to_json()
+    if record.get("n") is not None and record["n"] == record.get("mean"):
+        return (
+            f"{record['n']} runs could be chosen from. The number is no secret, and the guarantee "
+            "is that of the best of exactly so many"
+        )
+    return f"checked: secret, drawn once from {law!r}"
 
 
 def _started(runs: int | None) -> str:

@@ -14,6 +14,7 @@ import pytest
 from dp_accounting import dp_event
 
 from optuna_dp import Binomial, Geometric, Logarithmic, NegativeBinomial, Poisson
+from optuna_dp.accounting import event_json
 from optuna_dp.accounting.event_json import canonical_key, event_from_json, event_to_json
 from optuna_dp.accounting.events import (
     compose,
@@ -225,7 +226,7 @@ class TestJson:
             noise_multiplier: float
             norm: str = "l2"
 
-        monkeypatch.setattr(dp_event, "GaussianDpEvent", GaussianDpEvent)
+        monkeypatch.setattr(event_json, "FOREIGN_KINDS", [GaussianDpEvent])
         with pytest.raises(InvalidArgumentError, match="does not know what this field means"):
             event_to_json(GaussianDpEvent(4.0))
 

@@ -1,4 +1,4 @@
-"""Runs given by a profile, a PLD or a trade-off curve: never below the truth, and exact in JSON.
+"""Runs given by a profile or a PLD: never below the truth, and exact in JSON.
 
 Mechanisms with a handful of outputs are judged through each input and compared with their exact
 hockey sticks, in both directions, alone and as the runs of a selection. The same comparison must
@@ -76,27 +76,6 @@ def as_pld(rng: np.random.Generator, on: np.ndarray, off: np.ndarray) -> Any:
     return odp.from_pld(pld_of(rng, on, off))
 
 
-def curve(rng: np.random.Generator, on: np.ndarray, off: np.ndarray) -> tuple[Any, Any]:
-    """Points of the trade-off curve of tests between the two laws."""
-    both = (on > 0.0) & (off > 0.0)
-    knots = np.log(on[both] / off[both])
-    knots = np.concatenate([[0.0, -40.0, 40.0], knots, knots + 1e-9])
-    deltas = stick(on, off, knots)
-    alphas = np.unique(np.append(rng.random(rng.integers(2, 12)) ** 3, [0.0]))
-    betas = (1.0 - deltas - np.exp(knots) * alphas[:, None]).max(axis=1)
-    return alphas, betas.clip(0.0, 1.0 - alphas)
-
-
-def as_trade_off(rng: np.random.Generator, on: np.ndarray, off: np.ndarray) -> Any:
-    return odp.from_trade_off(*curve(rng, on, off))
-
-
-def trade_off_read_one_way(rng: np.random.Generator, on: np.ndarray, off: np.ndarray) -> Any:
-    """The curve of one direction, taken for both."""
-    event = as_trade_off(rng, on, off)
-    return odp.from_profile(event.epsilons, event.deltas)
-
-
 def joined_in_epsilon(rng: np.random.Generator, on: np.ndarray, off: np.ndarray) -> Any:
     """Chords in epsilon instead of e^epsilon."""
     at, forward, reverse = points(rng, on, off)
@@ -126,15 +105,6 @@ def optimistic(rng: np.random.Generator, on: np.ndarray, off: np.ndarray) -> Any
 def one_sided_pld(rng: np.random.Generator, on: np.ndarray, off: np.ndarray) -> Any:
     """dp-accounting's default: the loss of one direction, taken for both."""
     return odp.from_pld(pld_of(rng, on, off, symmetric=True))
-
-
-def joined_trade_off(rng: np.random.Generator, on: np.ndarray, off: np.ndarray) -> Any:
-    """The curve joined by lines, which lie above it."""
-    alphas, betas = curve(rng, on, off)
-    alphas, betas = np.append(alphas, 1.0), np.append(betas, 0.0)
-    at = np.linspace(0.0, 8.0, 60)
-    deltas = (1.0 - betas - np.exp(at)[:, None] * alphas).max(axis=1).clip(0.0, 1.0)
-    return unchecked(at, [deltas, deltas])
 
 
 def unchecked(at: np.ndarray, sides: list[np.ndarray]) -> Any:
@@ -171,14 +141,14 @@ def shortfall(make: Input, seed: int, *, of_selections: bool) -> float:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("make", [as_profile, as_pld, as_trade_off])
+@pytest.mark.parametrize("make", [as_profile, as_pld])
 def test_no_profile_is_below_the_truth(make: Input) -> None:
     for seed in range(12):
         assert shortfall(make, seed, of_selections=False) <= 1e-12, seed
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("make", [as_profile, as_pld, as_trade_off])
+@pytest.mark.parametrize("make", [as_profile, as_pld])
 def test_no_selection_is_below_the_truth(make: Input) -> None:
     """GIVEN_PROFILE_INSTANCES=1000 was run for each input."""
     for seed in range(INSTANCES):
@@ -190,7 +160,7 @@ def test_no_selection_is_below_the_truth(make: Input) -> None:
     "wrong",
     [
         *(joined_in_epsilon, nothing_beyond, one_direction),
-        *(optimistic, one_sided_pld, joined_trade_off, trade_off_read_one_way),
+        *(optimistic, one_sided_pld),
     ],
 )
 def test_a_wrong_input_is_caught(wrong: Input) -> None:
@@ -209,29 +179,6 @@ def test_a_pld_is_as_good_as_the_event_it_was_made_of() -> None:
         assert wrap(given).epsilon(DELTA) == pytest.approx(wrap(event).epsilon(DELTA), rel=2e-3)
     several = [odp.Guarantee(odp.compose(run, run, odp.gaussian(8.0))) for run in (given, event)]
     assert several[0].epsilon(DELTA) == pytest.approx(several[1].epsilon(DELTA), rel=3e-3)
-
-
-def test_a_dense_trade_off_curve_comes_within_a_hundredth() -> None:
-    end = np.geomspace(1e-12, 0.5, 5000)
-    alphas = np.unique(np.concatenate([[0.0], end, 1.0 - end, [1.0]]))
-    given = odp.from_trade_off(alphas, norm.cdf(norm.isf(alphas) - 0.25))
-    truth = odp.Guarantee(odp.gaussian(4.0)).epsilon(DELTA)
-    assert truth <= odp.Guarantee(given).epsilon(DELTA) <= 1.01 * truth
-
-
-@pytest.mark.slow
-def test_a_trade_off_curve_speaks_of_both_directions() -> None:
-    """A Gaussian on a sample: removing a record costs 16 times what adding it does."""
-    end = np.geomspace(1e-12, 0.5, 5000)
-    wrong = np.unique(np.concatenate([[0.0], end, 1.0 - end, [1.0]]))
-    # Who tests says so where the output is large: 0.1 of the time with the record it has moved.
-    missed = 1.0 - 0.9 * wrong - 0.1 * norm.sf(norm.isf(wrong) - 1.0)
-    truth = odp.Guarantee(odp.dp_sgd(noise_multiplier=1.0, sample_rate=0.1, steps=1))
-    for curve in ((wrong, missed), (missed[::-1], wrong[::-1])):
-        keep = np.append(np.diff(curve[0]) > 0.0, True)
-        given = odp.from_trade_off(*(side[keep].clip(0.0, 1.0) for side in curve))
-        found = odp.Guarantee(given).epsilon(DELTA)
-        assert truth.epsilon(DELTA) <= found <= 1.01 * truth.epsilon(DELTA)
 
 
 def test_many_points_are_thinned_to_what_a_record_holds() -> None:
@@ -264,9 +211,8 @@ def test_a_profile_that_never_falls_below_one_is_not_private() -> None:
     [
         odp.from_profile([0.1, 1.0], [0.3, 1e-7], reverse_deltas=[0.2, 0.0]),
         odp.from_pld(plds.from_laplace_mechanism(2.0)),
-        odp.from_trade_off([0.0, 0.1, 0.5, 1.0], [1.0, 0.8, 0.3, 0.0]),
     ],
-    ids=["profile", "pld", "trade-off"],
+    ids=["profile", "pld"],
 )
 def test_it_goes_through_a_study_a_release_its_file_and_verify(
     event: ProfileDpEvent, tmp_path: Any
@@ -301,9 +247,6 @@ def test_it_goes_through_a_study_a_release_its_file_and_verify(
         (lambda: odp.from_profile([0, 1], [0.1, 0.2]), "deltas[1]"),
         (lambda: odp.from_profile([0, 1, 2], [0.5, 0.49, 0.0]), "deltas[1]"),
         (lambda: odp.from_profile([0, 1], [0.2, 0.1], reverse_deltas=[0.1]), "reverse_deltas"),
-        (lambda: odp.from_trade_off([0.0, 0.5], [1.0, 0.6]), "betas[1]"),
-        (lambda: odp.from_trade_off([0.0, 0.2, 0.4], [1.0, 0.79, 0.1]), "betas[1]"),
-        (lambda: odp.from_trade_off([0.0, 0.2], [0.5, 0.6]), "betas[1]"),
         (lambda: odp.from_pld("gaussian"), "pld"),
         (lambda: odp.from_pld(plds.identity(), applications=0), "applications"),
         (

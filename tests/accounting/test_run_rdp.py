@@ -14,13 +14,13 @@ from dp_accounting.rdp import RdpAccountant, rdp_privacy_accountant
 from optuna_dp import Geometric
 from optuna_dp.accounting import events, run_rdp
 from optuna_dp.accounting.events import compose, dp_sgd, gaussian, laplace, zcdp
-from optuna_dp.accounting.given_curves import interpolated_rdp
 from optuna_dp.accounting.kinds.approximate import approximate_dp, pure_dp
 from optuna_dp.accounting.kinds.curve import rdp
+from optuna_dp.accounting.kinds.foreign import pure_of
 from optuna_dp.accounting.kinds.worst_case import worst_case
-from optuna_dp.accounting.pure import pure_of
 from optuna_dp.accounting.rdp_curves import (
     DEFAULT_ORDERS,
+    interpolated_rdp,
     pure_rdp,
     rdp_to_delta,
     rdp_to_epsilon,

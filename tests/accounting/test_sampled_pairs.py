@@ -17,7 +17,6 @@ import optuna_dp as odp
 from optuna_dp.accounting.dominating_pairs import DominatingPair
 from optuna_dp.accounting.kinds.approximate import randomized_response
 from optuna_dp.accounting.run_profile import pair_of
-from optuna_dp.accounting.sampled_pairs import sampled
 from optuna_dp.errors import UnsupportedEventError
 from optuna_dp.private_selection.event import PrivateSelectionDpEvent
 
@@ -76,22 +75,22 @@ def violations(bound: Bound, count: int, seed: int) -> int:
 
 @pytest.mark.slow
 def test_no_mechanism_on_a_sample_beats_the_bound() -> None:
-    assert violations(sampled, 600, seed=1) == 0
+    assert violations(DominatingPair.sampled, 600, seed=1) == 0
 
 
 def exchanged(pair: DominatingPair, rate: float) -> DominatingPair:
     """Removing charged as adding."""
-    return sampled(pair.reversed(), rate)
+    return pair.reversed().sampled(rate)
 
 
 def one_direction(pair: DominatingPair, rate: float) -> DominatingPair:
     """Both directions charged as adding a record, the cheaper one of a symmetric pair."""
-    return sampled(pair, rate).reversed()
+    return pair.sampled(rate).reversed()
 
 
 def squared(pair: DominatingPair, rate: float) -> DominatingPair:
     """As if the record had to be drawn twice."""
-    return sampled(pair, rate * rate)
+    return pair.sampled(rate * rate)
 
 
 @pytest.mark.parametrize("wrong", [exchanged, one_direction, squared])
@@ -103,14 +102,14 @@ def test_it_is_attained_and_follows_the_known_formula() -> None:
     """delta(log(1 + q (e^eps - 1))) = q delta(eps) for removing: arXiv 1807.01647, Theorem 8."""
     pair, rate = randomized_response(0.9, 1e-3), 0.3
     eps = np.linspace(0.0, 2.0, 21)
-    found = sampled(pair, rate).delta(np.log1p(rate * np.expm1(eps)))
+    found = pair.sampled(rate).delta(np.log1p(rate * np.expm1(eps)))
     assert found == pytest.approx(rate * pair.delta(eps), abs=1e-15)
-    assert sampled(pair, 1.0) is pair
+    assert pair.sampled(1.0) is pair
 
 
 @pytest.mark.parametrize("noise", [0.8, 3.0])
 def test_beside_dp_accountings_sampled_gaussian(noise: float) -> None:
-    ours = sampled(pair_of(odp.gaussian(noise)), 0.1)
+    ours = pair_of(odp.gaussian(noise)).sampled(0.1)
     theirs = pair_of(dp_event.PoissonSampledDpEvent(0.1, odp.gaussian(noise)))
     for delta in (1e-3, 1e-6):
         for a, b in ((ours, theirs), (ours.reversed(), theirs.reversed())):

@@ -13,7 +13,7 @@ from slow_cases import slow_if
 
 import optuna_dp as odp
 from optuna_dp import Logarithmic, NegativeBinomial
-from optuna_dp.accounting import epsilon_methods, renyi_method
+from optuna_dp.accounting import epsilon_methods, run_rdp
 from optuna_dp.accounting.rdp_curves import DEFAULT_ORDERS
 
 DELTAS = (1e-3, 1e-4, 1e-5, 1e-7, 1e-9, 1e-10)
@@ -73,8 +73,8 @@ def test_for_the_geometric_law_a_curve_says_no_more_at_length(kind: str, seed: i
 @pytest.fixture
 def without_cost(monkeypatch: pytest.MonkeyPatch) -> None:
     """An error in the accounting by Renyi curves: everything is free."""
-    nothing = renyi_method.RdpMethod(np.array(DEFAULT_ORDERS), np.zeros(len(DEFAULT_ORDERS)))
-    monkeypatch.setattr(renyi_method, "renyi_method", lambda event, relation: nothing)
+    nothing = run_rdp.RdpMethod(np.array(DEFAULT_ORDERS), np.zeros(len(DEFAULT_ORDERS)))
+    monkeypatch.setattr(run_rdp, "renyi_method", lambda event, relation: nothing)
 
 
 @pytest.mark.usefixtures("without_cost")

@@ -13,7 +13,7 @@ import optuna_dp as odp
 from optuna_dp.adaptive_selection.densities.informed import FixedCandidates
 from optuna_dp.errors import InvalidArgumentError, PlanError
 from optuna_dp.models.surrogate import GaussianProcess
-from optuna_dp.protocol.records import DRAW_KEY
+from optuna_dp.protocol.entries import DRAW
 
 GRID = [round(0.05 * i, 2) for i in range(21)]
 SPACE: dict[str, Any] = {"x": optuna.distributions.FloatDistribution(0.0, 1.0)}
@@ -58,7 +58,7 @@ def test_every_run_is_drawn_from_the_density_that_the_paper_says() -> None:
         mean, deviation = GaussianProcess().fit(x, y).predict(grid)
         weights = np.exp(1.0 * (mean + 0.1 * deviation))
         density = projected(weights / weights.mean(), 0.75, 2.0)
-        ratios.append(run.system_attrs[DRAW_KEY]["density_ratio"])
+        ratios.append(run.system_attrs[DRAW.key]["density_ratio"])
         expected.append(density[GRID.index(run.params["x"])])
     np.testing.assert_allclose(ratios, expected, atol=1e-9)
     assert len({round(ratio, 6) for ratio in ratios}) > 2

@@ -20,7 +20,7 @@ from support import exactly, objective, study_of
 import optuna_dp as odp
 from optuna_dp.adaptive_selection.densities.adaptive_density import AdaptiveDensity
 from optuna_dp.models.scores import RunOutcome
-from optuna_dp.protocol.records import DRAW_KEY
+from optuna_dp.protocol.entries import DRAW
 
 SPACE: dict[str, Any] = {"x": optuna.distributions.FloatDistribution(-1.0, 1.0)}
 FORBIDDEN = (
@@ -219,7 +219,7 @@ def test_the_realised_density_ratio_stays_within_the_bounds(bounds: tuple[float,
     )
     study.optimize(objective)
     # The first run is from the prior itself, and has no joint draw.
-    ratios = [t.system_attrs[DRAW_KEY]["density_ratio"] for t in study.trials[1:]]
+    ratios = [t.system_attrs[DRAW.key]["density_ratio"] for t in study.trials[1:]]
     assert all(bounds[0] <= ratio <= bounds[1] for ratio in ratios)
     assert max(ratios) > 1.1
 
@@ -285,7 +285,7 @@ def test_parameters_that_are_not_drawn_jointly_come_from_the_prior() -> None:
         study = study_of(odp.DPHyPOSampler(trials=exactly(12), candidates=16, surrogate=Likes()))
         study.optimize(branches)
         for t in study.trials:
-            joint = t.system_attrs.get(DRAW_KEY, {"space": {}})["space"]
+            joint = t.system_attrs.get(DRAW.key, {"space": {}})["space"]
             values += [
                 value
                 for name, value in t.params.items()

@@ -16,7 +16,8 @@ from optuna_dp.errors import InvalidArgumentError, ReleaseRefusedError
 from optuna_dp.models.prior import UniformPrior
 from optuna_dp.private_selection.settings import SelectionSettings
 from optuna_dp.private_selection.statement import facts_of
-from optuna_dp.protocol.records import DRAW_KEY, read_plan
+from optuna_dp.protocol.entries import DRAW
+from optuna_dp.protocol.records import read_plan
 
 SPACE: dict[str, Any] = {"x": optuna.distributions.FloatDistribution(-1.0, 1.0)}
 
@@ -44,7 +45,7 @@ def charged(study: optuna.Study) -> int:
 def test_the_first_batch_or_more_is_promised_and_charged(how: dict[str, Any], promised) -> None:
     study = finished_study(sampler_of(**how))
     assert charged(study) == promised
-    settings = read_plan(study._storage, study._study_id).design.settings
+    settings = read_plan(study).design.settings
     # Left out where nothing is promised: such a plan is what it was before there was the field.
     assert settings.get("startup_runs") == (promised or None)
     assert ("startup_runs" in settings) == (promised > 0)
@@ -73,7 +74,7 @@ def test_start_up_runs_do_not_wait_for_one_another() -> None:
 def test_an_informed_prior_is_drawn_from_too() -> None:
     fixed = FixedCandidates([{"x": -0.5}, {"x": 0.5}])
     study = finished_study(sampler_of(startup_runs=3, prior=fixed))
-    noted = ["density_ratio" in trial.system_attrs[DRAW_KEY] for trial in study.trials]
+    noted = ["density_ratio" in trial.system_attrs[DRAW.key] for trial in study.trials]
     assert noted == [False] * 3 + [True] * 3
     assert charged(study) == 3
 
@@ -96,7 +97,7 @@ def test_a_start_up_run_whose_draw_cannot_be_made_again_is_refused() -> None:
         "space": {"x": distribution_to_json(SPACE["x"])},
         "internal": {"x": study.trials[1].params["x"]},
     }
-    rewrite(study, 1, DRAW_KEY, joint)
+    rewrite(study, 1, DRAW.key, joint)
     with pytest.raises(ReleaseRefusedError, match="drawn in view of other runs"):
         odp.release(study, odp.gaussian(4.0))
 
@@ -147,5 +148,5 @@ def test_a_subclass_of_the_uniform_prior_is_a_prior_of_its_own(sampler: Any) -> 
 
 def test_just_the_promised_runs_are_drawn_without_a_density() -> None:
     study = finished_study(sampler_of(4, startup_runs=2))
-    with_density = ["density_ratio" in t.system_attrs.get(DRAW_KEY, {}) for t in study.trials]
+    with_density = ["density_ratio" in t.system_attrs.get(DRAW.key, {}) for t in study.trials]
     assert with_density == [False, False, True, True]

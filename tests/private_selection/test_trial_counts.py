@@ -312,8 +312,7 @@ def test_importing_the_laws_is_light() -> None:
 
 def _of_one(**members: object) -> type[TrialCount]:
     """A class of a law of one's own, as a script would define it."""
-    methods = dict.fromkeys(("_pmf", "_tail", "_pgf", "_pgf_derivative", "exact_tail"))
-    return type("Own", (TrialCount,), {"__module__": "script", **methods, **members})
+    return type("Own", (TrialCount,), {"__module__": "script", "exact_tail": None, **members})
 
 
 def test_a_law_is_charged_for_by_its_own_class_and_name() -> None:
@@ -361,6 +360,53 @@ class Weights(TrialCount):
         return ctx.fsum(self.weights[n:])
 
 
+@dataclass(frozen=True)
+class OnlyTail(TrialCount):
+    """The law of T + 2 for a binomial T, of which nothing is said but what no default can know."""
+
+    mean: float
+    law: ClassVar[str] = "only a tail"
+    of: ClassVar[TrialCount] = Binomial(18, 5)
+
+    @property
+    def maximum(self) -> int:
+        return 20
+
+    def exact_tail(self, ctx: Any, n: int) -> Any:
+        return self.of.exact_tail(ctx, n - 2) if n >= 2 else ctx.mpf(1)
+
+
+def test_a_bounded_law_needs_its_tail_only() -> None:
+    law, s = OnlyTail(7.0), np.linspace(0.0, 1.0, 11)
+    k = np.arange(25)
+    np.testing.assert_allclose(law.pmf(k), [*[0.0] * 2, *law.of.pmf(k[:23])], rtol=1e-12)
+    assert law.tail(6) == pytest.approx(law.of.tail(4), rel=1e-12)
+    assert law.cdf(6) == pytest.approx(law.of.cdf(4), rel=1e-12)
+    np.testing.assert_allclose(law.pgf(s), s**2 * law.of.pgf(s), rtol=1e-12)
+    slope = 2 * s * law.of.pgf(s) + s**2 * law.of.pgf_derivative(s)
+    np.testing.assert_allclose(law.pgf_derivative(s), slope, rtol=1e-12)
+    for u in (0, 1 << 126, 1 << 127, (1 << 128) - 1):
+        assert law.invert(u) == law.of.invert(u) + 2
+    attack, bound = odp.selection_guarantee(odp.gaussian(4.0), law).bounds(1e-5)
+    assert 0.0 < attack <= bound <= 1.05 * attack
+    assert odp.selection_guarantee(odp.pure_dp(0.1), law).epsilon(0.0) == pytest.approx(2.0)
+
+
+def test_a_law_whose_mean_is_another_or_that_cannot_be_charged_for_is_refused() -> None:
+    @dataclass(frozen=True)
+    class Unbounded(TrialCount):
+        mean: float
+        law: ClassVar[str] = "unbounded, without a generating function"
+
+        def exact_tail(self, ctx: Any, n: int) -> Any:
+            return ctx.mpf(2) ** -n
+
+    with pytest.raises(InvalidArgumentError, match=r"phi'\(1\) is 7"):
+        odp.selection_guarantee(odp.gaussian(1.0), OnlyTail(5.0))
+    with pytest.raises(InvalidArgumentError, match="_pgf_derivative"):
+        odp.selection_guarantee(odp.gaussian(1.0), Unbounded(1.0))
+
+
 def test_a_law_that_json_does_not_give_back_is_refused_where_it_is_given() -> None:
     """A tuple becomes a list, which is not what was stored: not at the first ``.delta()``."""
     law = Weights((0.25, 0.75))
@@ -380,7 +426,10 @@ def test_a_law_that_json_gives_back_as_another_one_is_refused() -> None:
     class Rounded(TrialCount):
         mean: float
         law: ClassVar[str] = "rounded"
-        _pmf = _tail = _pgf = _pgf_derivative = exact_tail = None
+        exact_tail = None
+
+        def _pgf_derivative(self, s: np.ndarray) -> np.ndarray:
+            return np.full_like(s, self.mean)
 
         def to_json(self) -> dict[str, Any]:
             return {"law": self.law, "mean": round(self.mean, 2)}

@@ -190,11 +190,10 @@ def test_the_renyi_map_is_that_of_dp_accounting(stop: float, shape: int) -> None
 @pytest.mark.parametrize(("stop", "shape"), COUNTS)
 def test_agrees_with_optuna_dp(stop: float, shape: int) -> None:
     odp = pytest.importorskip("optuna_dp", reason="it is compared with")
-    from optuna_dp.private_selection.bounds.renyi import negative_binomial_rdp
 
     law = odp.NegativeBinomial(gamma=stop, shape=float(shape))
     orders = np.array([1.0, *selections._ORDERS])
-    theirs = negative_binomial_rdp(orders, orders / 8, law)[1:]
+    theirs = law.rdp(orders, orders / 8)[1:]
     curve = make_select_best_candidate(gaussian(2.0), stop, shape).map(1.0)
     ours = [curve(order) for order in selections._ORDERS]
     assert ours == pytest.approx(list(theirs), rel=1e-9)

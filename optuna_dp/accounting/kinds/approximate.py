@@ -1,4 +1,4 @@
-"""Mechanisms that are known only to be (epsilon, delta)-DP."""
+"""Mechanisms that are known only to be (epsilon, delta)-DP, and answers at random."""
 
 from __future__ import annotations
 
@@ -129,3 +129,19 @@ def without_extremes(losses: Any, mass: Any, prime: Any, infinite_mass: float) -
         min(infinite_mass + float(mass[~is_finite].sum()), 1.0),
         min(infinite_mass + float(prime[~is_finite].sum()), 1.0),
     )
+
+
+def k_ary_response(noise_parameter: float, buckets: int) -> DominatingPair:
+    """Returns the pair of an answer at random among several, exactly.
+
+    When the input changes, the answer is it, the other or a third.
+
+    Args:
+        noise_parameter: The chance that the answer is drawn at random, in (0, 1].
+        buckets: How many answers there are; at least 2.
+    """
+    third_mass = noise_parameter / buckets
+    true_mass = 1.0 - noise_parameter + third_mass
+    loss = math.log1p((1.0 - noise_parameter) / third_mass)
+    mass = np.array([third_mass, max((buckets - 2) * third_mass, 0.0), true_mass])
+    return without_extremes(np.array([-loss, 0.0, loss]), mass, mass[::-1], 0.0)

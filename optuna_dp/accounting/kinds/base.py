@@ -42,17 +42,18 @@ class EventKind:
     :func:`~optuna_dp.accounting.kinds.foreign.kind_of` gives it.
 
     Attributes:
-        judged_here: Whether an accountant of this package computes its cost, and none of
-            dp-accounting's is asked whether it supports the event.
         cheaper_first: Whether it may cost less where a composition begins with it.
     """
 
-    judged_here: ClassVar[bool] = False
     cheaper_first: ClassVar[bool] = False
 
     @property
     def is_nothing(self) -> bool:
         """Returns whether it is the event of no step at all."""
+        return False
+
+    def is_mixture(self, relation: str) -> bool:
+        """Returns whether its pair is a mixture of that of the event on a Poisson sample."""
         return False
 
     def known_by_curve(self, relation: str) -> bool:
@@ -80,6 +81,13 @@ class EventKind:
     def applications(self) -> list[Part] | None:
         """Returns what it applies one after the other; None if it is no composition."""
         return None
+
+    def rests_on(self, relation: str) -> list[Any] | None:
+        """Returns the sub-events whose cost decides about its own.
+
+        None where dp-accounting computes the cost, and is asked whether it supports the event.
+        """
+        return self.children()
 
     def refusal(self, relation: str) -> str | None:
         """Returns why no accountant supports it under this relation; None if one does."""
@@ -139,7 +147,6 @@ class OwnEvent(EventKind, dp_event.DpEvent):  # type: ignore[misc]
         readers: How fields that no other event has are read from a record, by name.
     """
 
-    judged_here: ClassVar[bool] = True
     readers: ClassVar[Mapping[str, Callable[[str, Any], Any]]] = {}
 
     def part(self, count: int, relation: str) -> Part:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from dp_accounting import dp_event
@@ -69,6 +69,10 @@ class ForeignEvent(EventKind):
     def __init__(self, event: Any) -> None:
         self.event = event
 
+    def rests_on(self, relation: str) -> list[Any] | None:
+        """See :class:`EventKind`."""
+        return None
+
     def known_by_curve(self, relation: str) -> bool:
         """See :class:`EventKind`."""
         return not has_profile(self.event, relation)
@@ -96,10 +100,16 @@ class ForeignEvent(EventKind):
         return Part(self.event, count)
 
 
-class Nothing(ForeignEvent):
-    """What touches no data."""
+class JudgedHere(ForeignEvent):
+    """An event of dp-accounting whose cost this package computes from that of its children."""
 
-    judged_here: ClassVar[bool] = True
+    def rests_on(self, relation: str) -> list[Any]:
+        """See :class:`EventKind`."""
+        return self.children()
+
+
+class Nothing(JudgedHere):
+    """What touches no data."""
 
     @property
     def is_nothing(self) -> bool:
@@ -111,20 +121,16 @@ class Nothing(ForeignEvent):
         return 0.0
 
 
-class NonPrivate(ForeignEvent):
+class NonPrivate(JudgedHere):
     """What protects nothing."""
-
-    judged_here: ClassVar[bool] = True
 
     def not_private(self) -> str | None:
         """See :class:`EventKind`."""
         return "it contains a NonPrivateDpEvent"
 
 
-class Repetition(ForeignEvent):
+class Repetition(JudgedHere):
     """One event, several times."""
-
-    judged_here: ClassVar[bool] = True
 
     @property
     def is_nothing(self) -> bool:
@@ -168,10 +174,8 @@ class Repetition(ForeignEvent):
         return np.asarray(self.event.count * curve_of(self.event.event))
 
 
-class Composition(ForeignEvent):
+class Composition(JudgedHere):
     """Several events, one after the other."""
-
-    judged_here: ClassVar[bool] = True
 
     @property
     def is_nothing(self) -> bool:
@@ -222,6 +226,10 @@ class PoissonSample(ForeignEvent):
         """
         return relation == "add_or_remove_one" and not has_profile(self.event, relation)
 
+    def rests_on(self, relation: str) -> list[Any] | None:
+        """See :class:`EventKind`."""
+        return [self.event.event] if self.is_mixture(relation) else None
+
     def known_by_curve(self, relation: str) -> bool:
         """See :class:`EventKind`."""
         return not self.is_mixture(relation) and super().known_by_curve(relation)
@@ -239,10 +247,7 @@ class PoissonSample(ForeignEvent):
         """See :class:`EventKind`."""
         if not self.is_mixture(relation):
             return None
-        # No sampler of this package draws samples.
-        from optuna_dp.accounting.sampled_pairs import sampled
-
-        return sampled(pair_of(self.event.event, relation), self.event.sampling_probability)
+        return pair_of(self.event.event, relation).sampled(self.event.sampling_probability)
 
     def pure(self, relation: str, pure_of: Callable[[Any, str], float]) -> float:
         """See :class:`EventKind`.
@@ -294,10 +299,8 @@ class DiscreteLaplaceNoise(ForeignEvent):
         return float(self.event.noise_parameter * self.event.sensitivity) or math.inf
 
 
-class ZeroConcentrated(ForeignEvent):
+class ZeroConcentrated(JudgedHere):
     """Any mechanism of zero-concentrated differential privacy."""
-
-    judged_here: ClassVar[bool] = True
 
     def not_private(self) -> str | None:
         """See :class:`EventKind`."""
@@ -322,7 +325,7 @@ class RandomisedResponse(ForeignEvent):
     def pair(self, relation: str, pair_of: Callable[[Any, str], DominatingPair]) -> DominatingPair:
         """See :class:`EventKind`; dp-accounting counts repeated ones once."""
         # Lazy: no event of this package is one.
-        from optuna_dp.accounting.kinds.k_ary_response import k_ary_response
+        from optuna_dp.accounting.kinds.approximate import k_ary_response
 
         return k_ary_response(self.event.noise_parameter, self.event.num_buckets)
 
@@ -366,3 +369,8 @@ def kind_of(event: Any) -> EventKind:
         return event
     kinds = (FOREIGN_KINDS[cls] for cls in type(event).__mro__ if cls in FOREIGN_KINDS)
     return next(kinds, ForeignEvent)(event)
+
+
+def pure_of(event: Any, relation: str = "add_or_remove_one") -> float:
+    """Returns an epsilon for which the event is epsilon-DP, ``inf`` if none is known."""
+    return kind_of(event).pure(relation, pure_of)

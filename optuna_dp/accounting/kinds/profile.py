@@ -32,8 +32,6 @@ MOST_POINTS = 500
 _RELATIVE, _ABSOLUTE = 1e-3, 1e-9
 # Below this a delta is as good as none when points are chosen.
 _FLOOR = 1e-18
-# At so many epsilons a trade-off curve is read; what is lost to rounding there.
-_READ, _ROUNDING = 4000, 1e-15
 
 
 def _numbers(name: str, values: Any) -> tuple[float, ...]:
@@ -71,7 +69,7 @@ class ProfileDpEvent(OwnEvent):
         epsilons = np.array(self.epsilons)
         _check_ascending("epsilons", epsilons)
         for name in ("deltas", "reverse_deltas")[: 2 if self.reverse_deltas else 1]:
-            _check_curve(name, getattr(self, name), epsilons, np.expm1)
+            _check_curve(name, getattr(self, name), epsilons)
 
     def words(self, of: Callable[[Any], str]) -> str:
         """See :class:`OwnEvent`."""
@@ -183,62 +181,6 @@ def from_pld(pld: Any, *, applications: int = 1_000_000) -> ProfileDpEvent:
     return from_profile(epsilons, forward, reverse_deltas=reverse)
 
 
-def from_trade_off(alphas: npt.ArrayLike, betas: npt.ArrayLike) -> ProfileDpEvent:
-    """Returns the event of a mechanism given by points below its trade-off curve.
-
-    Who tests whether a record is in the data, and is wrong with probability at most
-    ``alphas[i]`` where it is not, must be wrong with probability at least ``betas[i]`` where it
-    is (f-DP: Dong, Roth & Su, arXiv 1905.02383v3). Who is wrong with probability at most
-    ``betas[i]`` where it is must then be wrong with probability at least ``alphas[i]`` where it
-    is not: one curve speaks of both directions.
-
-    The curve f is not interpolated. It does not increase, so f >= betas[i] for a in
-    (alphas[i - 1], alphas[i]] (with alphas[-1] = 0, and betas = 0 beyond the last). The delta at
-    epsilon of a record that is removed, the largest 1 - f(a) - e^epsilon a, is at most the largest
-    1 - betas[i] - e^epsilon alphas[i - 1]; that of one that is added, the largest
-    1 - a - e^epsilon f(a), at most the largest 1 - alphas[i - 1] - e^epsilon betas[i]. So the
-    points should be dense at both ends, in geometric steps: what happens below the smallest
-    positive alpha, and between the last alpha below 1 and 1, counts as delta. (A curve that is
-    known for both directions is its own inverse: (betas, alphas) are points of it as well.)
-
-    Args:
-        alphas: Shape (n,), in [0, 1], ascending.
-        betas: Shape (n,), in [0, 1 - alphas], not increasing, convex.
-
-    Raises:
-        InvalidArgumentError: If the points are no such curve; the message names the point.
-
-    Example:
-        >>> import numpy as np, optuna_dp as odp
-        >>> end = np.geomspace(1e-12, 0.5, 5000)
-        >>> alphas = np.unique(np.concatenate([[0.0], end, 1.0 - end, [1.0]]))
-        >>> run = odp.from_trade_off(alphas, 1.0 - np.minimum(2.0 * alphas, (1.0 + alphas) / 2))
-        >>> round(odp.Guarantee(run).epsilon(delta=1e-6), 2), round(float(np.log(2)), 2)
-        (0.7, 0.69)
-    """
-    alpha, beta = (
-        np.array(_numbers(name, v)) for name, v in (("alphas", alphas), ("betas", betas))
-    )
-    _check_ascending("alphas", alpha)
-    _check_curve("betas", beta, alpha, np.positive)
-    if np.any(too_large := beta > 1.0 - alpha + _ABSOLUTE):
-        i = int(np.argmax(too_large))
-        raise InvalidArgumentError(
-            f"betas[{i}]", float(beta[i]), "it must be at most 1 - alpha: guessing does as well"
-        )
-    alpha, beta = np.append(0.0, alpha), np.append(beta, 0.0)
-    # Of the best tests, the chance to say so where it is right and where it is wrong.
-    tests = ((1.0 - beta, alpha), (1.0 - alpha, beta))
-    ratio = max((y[x > 0.0] / x[x > 0.0]).max(initial=1.0) for y, x in tests)
-    points = np.linspace(0.0, min(max(math.log(ratio), 1e-9), LARGEST_EPSILON), _READ)
-    t, profiles = np.exp(points), np.zeros((2, points.size))
-    for deltas, (true_positive, false_positive) in zip(profiles, tests, strict=True):
-        for y, x in zip(true_positive, false_positive, strict=True):
-            np.maximum(deltas, y - t * x, out=deltas)
-    forward, reverse = np.minimum(profiles + _ROUNDING, 1.0)
-    return from_profile(points, forward, reverse_deltas=reverse)
-
-
 def _check_ascending(name: str, points: FloatArray) -> None:
     if points.size == 0:
         raise InvalidArgumentError(name, (), "it must not be empty")
@@ -247,16 +189,13 @@ def _check_ascending(name: str, points: FloatArray) -> None:
         raise InvalidArgumentError(f"{name}[{i}]", float(points[i]), "they must ascend")
 
 
-def _check_curve(
-    name: str, values: Any, points: FloatArray, grown: Callable[[FloatArray], FloatArray]
-) -> None:
-    """Refuses what is no probability, grows, or is not convex.
+def _check_curve(name: str, values: Any, points: FloatArray) -> None:
+    """Refuses what is no probability, grows, or is not convex in e^point.
 
     Args:
-        name: Of the argument.
+        name: The argument's name.
         values: Shape (n,).
         points: Shape (n,), ascending.
-        grown: ``expm1`` for what is convex in e^point, else the identity.
     """
     y = np.asarray(values, dtype=np.float64)
     if y.shape != points.shape:
@@ -271,7 +210,7 @@ def _check_curve(
     refuse(np.diff(y) > 0.0, 1, "it must not be larger than the one before")
     if y.size > 2:
         with np.errstate(over="ignore", invalid="ignore"):  # Points that far apart say nothing.
-            part = grown(points[1:-1] - points[:-2]) / grown(points[2:] - points[:-2])
+            part = np.expm1(points[1:-1] - points[:-2]) / np.expm1(points[2:] - points[:-2])
         line = y[:-2] + part * (y[2:] - y[:-2])
         refuse(
             y[1:-1] > line * (1.0 + _RELATIVE) + _ABSOLUTE,

@@ -46,7 +46,6 @@ from optuna_dp.arrays import FloatArray
 from optuna_dp.errors import InvalidArgumentError
 from optuna_dp.private_selection.bounds.profile_bound import DataProfile
 from optuna_dp.private_selection.trial_counts.base import TrialCount
-from optuna_dp.private_selection.trial_counts.negative_binomial import NegativeBinomial
 
 CELLS = 1200
 """Cells that a search evaluates."""
@@ -306,14 +305,10 @@ def law_of(trials: TrialCount, startup: int) -> Law:
         law = law_of(base, startup)
         difference = _NEVER * math.exp(_LARGEST_EPSILON + 1.0)
         return Law(law.pmf, law.low, law.high, law.missing + difference)
-    if isinstance(trials, NegativeBinomial) and trials.gamma < 1.0:
-        z, eta = 1.0 - trials.gamma, trials.shape
-        head = max(1 if eta == 1.0 else _head_of(trials), startup + 1)
-        ratio = z * (head + eta) / (head + 1.0)
-        # Ratios are monotone in k, from `ratio` towards z.
-        low, high = min(ratio, z), max(ratio, z)
-        if high < 1.0 - 1e-9 and low > 0.0:
-            return Law(_pmf(trials, head), low, high, 0.0)
+    head = max(1 if trials.is_memoryless else _head_of(trials), startup + 1)
+    ratios = trials.ratios(head)
+    if ratios is not None and max(ratios) < 1.0 - 1e-9 and min(ratios) > 0.0:
+        return Law(_pmf(trials, head), min(ratios), max(ratios), 0.0)
     head = min(_last_that_counts(trials), _MAX_RUNS)
     return Law(_pmf(trials, head), 0.0, 0.0, float(trials.tail(head)))
 
@@ -329,14 +324,17 @@ def _pmf(trials: TrialCount, head: int) -> FloatArray:
     return trials.pmf(np.arange(1, head + 1))
 
 
-def _head_of(trials: NegativeBinomial) -> int:
+def _head_of(trials: TrialCount) -> int:
     """Returns a head after which little of E[T] is left (any head is sound)."""
     head = 8
-    # E[T; T > n] = n P[T > n] + the sum of later tails, at most about n + 1/gamma of them.
     while head < _MAX_HEAD:
-        remainder = float(trials.tail(head)) * (head + 1.0 / trials.gamma)
-        growing = (1.0 - trials.gamma) * (head + trials.shape) / (head + 1.0)
-        if remainder <= _TAIL_SHARE * trials.mean and growing < 1.0:
+        ratios = trials.ratios(head)
+        if ratios is None or ratios[1] >= 1.0:
+            break
+        ratio, last_ratio = ratios
+        # E[T; T > n] = n P[T > n] + the sum of later tails, about n + 1/(1 - last ratio) of them.
+        remainder = float(trials.tail(head)) * (head + 1.0 / (1.0 - last_ratio))
+        if remainder <= _TAIL_SHARE * trials.mean and ratio < 1.0:
             break
         head = int(1.25 * head) + 1
     return min(head, _MAX_HEAD)

@@ -1,7 +1,8 @@
 """Laws of T, the secret number of runs of a private selection.
 
 The law has to be fixed before the data are touched; T itself is drawn with
-:meth:`TrialCount.sample` from the operating system's entropy.
+:meth:`TrialCount.sample` from the operating system's entropy. Each law is a file, with a name in
+the table of ``base``. All that is known of it stands there: its probabilities and its theorems.
 
 Notation (Papernot & Steinke, arXiv:2110.03620v2, section 2; Wang et al., arXiv:2306.05734v2):
 

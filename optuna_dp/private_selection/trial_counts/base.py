@@ -8,43 +8,43 @@ import math
 import secrets
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, overload
 
 import numpy as np
 import numpy.typing as npt
 
-from optuna_dp import parts, validation
+from optuna_dp import validation
 from optuna_dp.arrays import FloatArray
 from optuna_dp.errors import InvalidArgumentError, OptunaDPError
 from optuna_dp.json_records import Record
 from optuna_dp.private_selection.trial_counts import exact
+from optuna_dp.private_selection.trial_counts.polynomial import polynomial
 
 WholeNumbers = int | list[int] | npt.NDArray[Any]
 
 _LARGEST_QUESTION = 10**300
+# Probabilities that are computed at once: their formulas take ten times the memory.
+_AT_ONCE = 1_000_000
 #: Bits of the uniform that :meth:`TrialCount.sample` inverts.
 UNIFORM_BITS = 128
 _STORABLE = "Declare each field's type, such as tuple[float, ...], or write to_json and _read."
 Mpf = Any  # A number of mpmath, which has no types.
 
 
-# Every law by its name, registered by the law's class. Ours are looked for in these files, by
-# names, so that only the law in question is loaded: a study depends on the code of no other.
-_LAWS: dict[str, type[TrialCount]] = {}
 _PACKAGE = "optuna_dp.private_selection.trial_counts"
-_CORE = {
-    "binomial": f"{_PACKAGE}.binomial",
-    "capped": f"{_PACKAGE}.capped",
-    "geometric": f"{_PACKAGE}.negative_binomial",
-    "logarithmic": f"{_PACKAGE}.logarithmic",
-    "negative_binomial": f"{_PACKAGE}.negative_binomial",
-    "poisson": f"{_PACKAGE}.poisson",
+# The laws of this package, by the names that records have for them: file and class. Only the law
+# in question is loaded: a study depends on the code of no other.
+_LAWS = {
+    "binomial": "binomial:Binomial",
+    "capped": "capped:Capped",
+    "geometric": "negative_binomial:Geometric",
+    "logarithmic": "logarithmic:Logarithmic",
+    "negative_binomial": "negative_binomial:NegativeBinomial",
+    "poisson": "poisson:Poisson",
 }
-
-
-def _homes() -> dict[str, str]:
-    """Returns the modules of the laws of this package, those that its parts add included."""
-    return {**parts.table("laws"), **_CORE}
+# Those that a user has defined, in this process.
+_OWN: dict[str, type[TrialCount]] = {}
 
 
 def law_named(name: str) -> type[TrialCount]:
@@ -53,9 +53,11 @@ def law_named(name: str) -> type[TrialCount]:
     Raises:
         KeyError: If there is no such law.
     """
-    if name not in _LAWS:
-        importlib.import_module(_homes()[name])
-    return _LAWS[name]
+    if name in _OWN:
+        return _OWN[name]
+    file, _, class_name = _LAWS[name].partition(":")
+    law: type[TrialCount] = getattr(importlib.import_module(f"{_PACKAGE}.{file}"), class_name)
+    return law
 
 
 class TrialCount(Record, ABC):
@@ -89,7 +91,15 @@ class TrialCount(Record, ABC):
         def mean(self) -> float:
             """E[T]."""
 
-    # ---- what each law supplies ----------------------------------------------------------------
+    # ---- what each law says --------------------------------------------------------------------
+
+    @abstractmethod
+    def exact_tail(self, ctx: Any, n: int) -> Mpf:
+        """P[T > n] for n >= 0 to far better than 2^-230, as a number of the mpmath context.
+
+        All that a bounded law has to say, beside ``mean`` and ``maximum``. What follows has values
+        that are right for every law; a law overrides those for which it knows something better.
+        """
 
     @property
     def maximum(self) -> int | None:
@@ -101,30 +111,149 @@ class TrialCount(Record, ABC):
         """The law of T without its cap; the law itself if it has none."""
         return self
 
-    @property
-    def terms(self) -> int:
-        """How many terms phi' is the sum of; 1 if it has a closed form."""
-        return 1
-
-    @abstractmethod
     def _pmf(self, k: FloatArray) -> FloatArray:
         """P[T = k] for whole k >= 0."""
+        ctx = exact.context()
 
-    @abstractmethod
+        def tail(n: int) -> Mpf:
+            return self.exact_tail(ctx, n) if n >= 0 else ctx.mpf(1)
+
+        values = [float(tail(int(n) - 1) - tail(int(n))) for n in k.ravel()]
+        return np.reshape(values, k.shape)
+
     def _tail(self, n: int) -> float:
         """P[T > n] for n >= 0."""
+        return float(self.exact_tail(exact.context(), n))
 
-    @abstractmethod
+    @property
+    def terms(self) -> int:
+        """How many terms phi' is the sum of: a law whose phi' has a closed form returns 1.
+
+        Long sums take coarser grids, and no rank profile, for time.
+        """
+        return 1 if self.maximum is None else self.maximum
+
     def _pgf(self, s: FloatArray) -> FloatArray:
         """phi(s)."""
+        return polynomial(self._probabilities, s)
 
-    @abstractmethod
     def _pgf_derivative(self, s: FloatArray) -> FloatArray:
         """phi'(s)."""
+        return polynomial(self._weights, s)
 
-    @abstractmethod
-    def exact_tail(self, ctx: Any, n: int) -> Mpf:
-        """P[T > n] for n >= 0 to far better than 2^-230, as a number of the mpmath context."""
+    @cached_property
+    def _probabilities(self) -> FloatArray:
+        """P[T = k] for k = 0, ..., maximum (trailing zeros and what is negligible cut off)."""
+        if self.maximum is None:
+            raise InvalidArgumentError(
+                "law",
+                self,
+                "a law without a maximum must have _pgf and _pgf_derivative",
+                "Write these methods, or a maximum.",
+            )
+        end = self.maximum
+        parts = [
+            self._pmf(np.arange(start, min(start + _AT_ONCE, end), dtype=np.float64))
+            for start in range(0, end, _AT_ONCE)
+        ]
+        p = np.concatenate([*parts, [self._tail(end - 1)]])
+        # phi'(s) >= P[T=1] for every s, so the terms cut off are below its rounding error.
+        k = np.arange(p.size, dtype=np.float64)
+        indices = np.flatnonzero(k * p > 1e-24 * p[1])
+        return p[: int(indices[-1]) + 1] if indices.size else p
+
+    @cached_property
+    def _weights(self) -> FloatArray:
+        """k P[T = k] for k = 1, 2, ...: the coefficients of phi'."""
+        p = self._probabilities
+        return np.arange(1.0, p.size) * p[1:]
+
+    # ---- what is proved of it ------------------------------------------------------------------
+
+    @property
+    def pure_factor(self) -> float:
+        """The best of T eps-DP runs is (pure_factor eps)-DP, whatever ``maximum`` is; or inf."""
+        return math.inf
+
+    @property
+    def is_memoryless(self) -> bool:
+        """Whether, for every k, T - k given T > k has the law of T."""
+        return False
+
+    def ratios(self, k: int) -> tuple[float, float] | None:
+        """Returns P[T = k+1] / P[T = k], k >= 1, and the limit that this ratio moves to.
+
+        None if it is not known to move monotonically from the one to the other.
+        """
+        return None
+
+    @property
+    def rdp_may_be_smaller(self) -> bool:
+        """Whether the curve of :meth:`rdp` may say less than the profile bounds."""
+        return False
+
+    def why_no_rdp(self, density_bounds: tuple[float, float] = (1.0, 1.0)) -> str | None:
+        """Returns why :meth:`rdp` covers this law under these bounds nowhere, or None."""
+        return (
+            f"the RDP theorems of selection do not hold for {self!r}: they need phi' of a "
+            "truncated negative binomial or Poisson law, and for capped laws they are false "
+            "(min(T, 20) for geometric T of mean 1000 and 1-DP runs leaks 5.9, not 3). The "
+            "profile bounds cover it."
+        )
+
+    def rdp(
+        self,
+        orders: npt.ArrayLike,
+        run_rdp: npt.ArrayLike,
+        density_bounds: tuple[float, float] = (1.0, 1.0),
+    ) -> FloatArray:
+        """Returns the RDP curve of releasing the best of T runs.
+
+        Guarantees:
+            * At C = c = 1 the values are those of dp-accounting's ``RepeatAndSelectDpEvent``
+              wherever it takes the parameters, and for Poisson laws never above them.
+            * Non-decreasing in the order (Renyi divergences are, so the running minimum from the
+              right is a bound), in the mean of T, in C, in 1/c and in the curve of the run.
+            * ``inf`` where nothing is known (:meth:`why_no_rdp` says why), never NaN.
+
+        Args:
+            orders: Shape (n,), at least 1, ``inf`` allowed (pure DP), in any sequence.
+            run_rdp: Shape (n,), the run's curve at these orders, ``inf`` allowed.
+            density_bounds: (c, C) with 0 < c <= 1 <= C.
+
+        Returns:
+            Shape (n,).
+        """
+        # Lazy: only Rényi curves need it.
+        from optuna_dp.accounting.rdp_curves import checked_curve
+
+        a, run = checked_curve(orders, run_rdp)
+        c, big_c = validation.density_bounds(density_bounds)
+        if self.why_no_rdp((c, big_c)) is not None:
+            return np.full_like(a, np.inf)
+        return self._rdp(a, run, c, big_c)
+
+    def _rdp(self, a: FloatArray, run: FloatArray, c: float, big_c: float) -> FloatArray:
+        """The curve under density bounds (c, C)."""
+        return np.full_like(a, np.inf)
+
+    def rdp_term(self, a: FloatArray, run: FloatArray, per_run: float, constant: float) -> float:
+        """(1+eta) min over b of [(1-1/b)(eps(b) + per_run) + constant + log(1/gamma)/b], or inf.
+
+        What Theorem 2 of arXiv:2110.03620v2 adds to the curve ``run`` at every order; the orders
+        ``a`` stand in for b.
+        """
+        return math.inf
+
+    def log_slope_ratios(
+        self, a: FloatArray, forward: FloatArray, reverse: FloatArray
+    ) -> FloatArray | None:
+        """Returns log R with phi'(s) <= R phi'(s'), for each a >= 0; None if none is known.
+
+        For all s, s' in [0, 1] with s <= e^a s' + forward and 1 - s' <= e^a (1 - s) + reverse
+        (docs/explanation/profile-bound.md). It is used for comparison only.
+        """
+        return None
 
     # ---- probabilities -------------------------------------------------------------------------
 
@@ -244,7 +373,8 @@ class TrialCount(Record, ABC):
             cls._check_own()
         if "law" in vars(cls):
             cls.constants = {"law": cls.law}
-            _LAWS[cls.law] = cls
+            if not cls.__module__.startswith("optuna_dp."):
+                _OWN[cls.law] = cls
 
     @classmethod
     def _check_own(cls) -> None:
@@ -259,7 +389,7 @@ class TrialCount(Record, ABC):
             )
         # A class that cloudpickle makes again has no name yet. Without one nothing can be read.
         name = vars(cls).get("law", "")
-        if not isinstance(name, str) or name in _homes() or name in _LAWS:
+        if not isinstance(name, str) or name in _LAWS or name in _OWN:
             raise InvalidArgumentError(
                 "law",
                 name,
@@ -275,7 +405,7 @@ class TrialCount(Record, ABC):
     def from_json(cls, data: Any) -> TrialCount:
         """Reads back any law from :meth:`to_json`; refuses anything else."""
         name = data.get("law") if isinstance(data, dict) else None
-        names = {*_homes(), *_LAWS}
+        names = {*_LAWS, *_OWN}
         if not isinstance(name, str) or name not in names:
             raise cls.refusal(data, f"a law of T is a mapping with 'law' among {sorted(names)}")
         return law_named(name)._read(data)
@@ -293,7 +423,9 @@ class TrialCount(Record, ABC):
         )
 
     def checked(self) -> TrialCount:
-        """Returns the law; refuses one of your own that JSON does not give back.
+        """Returns the law; refuses one of your own that contradicts itself.
+
+        That is, one that JSON does not give back, or whose mean is not that of its probabilities.
 
         Raises:
             InvalidArgumentError: If it does not.
@@ -306,6 +438,11 @@ class TrialCount(Record, ABC):
             raise self.refusal(self, f"it cannot be stored ({error})", _STORABLE) from error
         if copy != self:
             raise self.refusal(self, f"JSON gives back {copy!r}", _STORABLE)
+        slope = self.pgf_derivative(1.0)
+        if not math.isclose(slope, self.mean, rel_tol=1e-9):
+            raise self.refusal(
+                self, f"its mean is {self.mean!r} and phi'(1) is {slope!r}", "They must be equal."
+            )
         return self
 
     # ---- helpers -------------------------------------------------------------------------------

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Any, ClassVar
 
 import numpy as np
@@ -11,7 +12,7 @@ import numpy as np
 from optuna_dp import validation
 from optuna_dp.arrays import FloatArray
 from optuna_dp.errors import InvalidArgumentError
-from optuna_dp.private_selection.trial_counts import exact_sums, special
+from optuna_dp.private_selection.trial_counts import exact, special
 from optuna_dp.private_selection.trial_counts.base import Mpf, TrialCount
 
 # Whole numbers up to here are floats, and so are their ratios to the mean.
@@ -47,6 +48,10 @@ class Binomial(TrialCount):
     @property
     def maximum(self) -> int | None:
         return self.n
+
+    @property
+    def terms(self) -> int:
+        return 1
 
     @property
     def _p(self) -> float:
@@ -96,4 +101,30 @@ class Binomial(TrialCount):
         )
 
     def exact_tail(self, ctx: Any, n: int) -> Mpf:
-        return exact_sums.binomial_tail(ctx, n, self.n, self.mean)
+        p = Fraction(self.mean) / self.n
+        if n >= self.n or p == 1:
+            return ctx.mpf(n < self.n)
+        odds = p / (1 - p)
+
+        def pmf(k: int) -> Mpf:
+            with ctx.workprec(exact.PRECISION + 3 * self.n.bit_length()):
+                choose = ctx.loggamma(self.n + 1) - ctx.loggamma(k + 1)
+                choose -= ctx.loggamma(self.n - k + 1)
+                success = ctx.mpf(p.numerator) / p.denominator
+                failure = ctx.mpf((1 - p).numerator) / (1 - p).denominator
+                return ctx.exp(choose + k * ctx.log(success) + (self.n - k) * ctx.log(failure))
+
+        def ratio(k: int) -> tuple[int, int]:
+            return (self.n - k) * odds.numerator, (k + 1) * odds.denominator
+
+        return exact.tail_by_sums(ctx, n, Fraction(self.mean), pmf, ratio)
+
+    def log_slope_ratios(
+        self, a: FloatArray, forward: FloatArray, reverse: FloatArray
+    ) -> FloatArray:
+        q = self.mean / self.n
+        if q >= 1.0:
+            # T = n: phi' can differ without limit where it is taken at 0.
+            return np.full(a.shape, np.inf if self.n > 1 else 0.0)
+        growth = q * np.expm1(a) + q / (1.0 - q) * forward
+        return np.asarray((self.n - 1) * np.log1p(growth), dtype=np.float64)

@@ -6,6 +6,8 @@ comparison with a 128-bit uniform is decided correctly unless the two agree to 2
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from fractions import Fraction
 from typing import Any
 
 PRECISION = 320
@@ -22,3 +24,41 @@ def context() -> Any:
     ctx = mpmath.MPContext()
     ctx.prec = PRECISION
     return ctx
+
+
+def tail_by_sums(
+    ctx: Any,
+    n: int,
+    mean: Fraction,
+    pmf: Callable[[int], Any],
+    ratio: Callable[[int], tuple[int, int]],
+) -> Any:
+    """Returns P[T > n], n >= 0, of a law whose probabilities rise up to the mean and fall beyond.
+
+    They are summed from n on, away from the mean.
+
+    Args:
+        ctx: The mpmath context.
+        n: At least 0.
+        mean: E[T].
+        pmf: P[T = k] as a number of the context.
+        ratio: P[T = k + 1] / P[T = k], numerator and denominator.
+    """
+    if n + 1 > mean:
+        return pmf(n + 1) * _sum(ctx, n + 1, ratio, step=1)
+    return 1 - pmf(n) * _sum(ctx, n, lambda k: ratio(k - 1)[::-1], step=-1)
+
+
+def _sum(ctx: Any, start: int, ratio: Callable[[int], tuple[int, int]], *, step: int) -> Any:
+    """Sums 1 + r(start) + r(start) r(start + step) + ... in fixed point; no ratio exceeds 1.
+
+    ``ratio(k)`` is pmf(k + step) / pmf(k) as numerator and denominator; walking down ends at 0.
+    """
+    term = total = 1 << PRECISION
+    k = start
+    while term and (step > 0 or k > 0):
+        numerator, denominator = ratio(k)
+        term = term * numerator // denominator
+        total += term
+        k += step
+    return ctx.ldexp(ctx.mpf(total), -PRECISION)

@@ -17,13 +17,8 @@ from optuna_dp import Binomial, Geometric, Logarithmic, NegativeBinomial, Poisso
 from optuna_dp.accounting.rdp_curves import rdp_to_delta
 from optuna_dp.attacks.comparisons import theorem1_as_printed
 from optuna_dp.errors import InvalidArgumentError
-from optuna_dp.private_selection.bounds.renyi import (
-    negative_binomial_rdp,
-    poisson_rdp,
-    selection_rdp,
-    why_no_rdp,
-)
 from optuna_dp.private_selection.event import selection_epsilon
+from optuna_dp.private_selection.trial_counts.poisson import poisson_rdp
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -57,10 +52,10 @@ def test_agreement_with_dp_accounting(seed: int) -> None:
     law = NegativeBinomial(shape=shape, mean=mean)
     theirs = curve(dp_event.RepeatAndSelectDpEvent(event, mean, shape))
     run = curve(event)
-    np.testing.assert_allclose(selection_rdp(ORDERS, run, law), theirs, rtol=1e-6)
+    np.testing.assert_allclose(law.rdp(ORDERS, run), theirs, rtol=1e-6)
     theirs = curve(dp_event.RepeatAndSelectDpEvent(event, mean, math.inf))
     monotone = np.minimum.accumulate(theirs[::-1])[::-1]
-    assert np.all(selection_rdp(ORDERS, run, Poisson(mean)) <= monotone * (1.0 + 1e-6))
+    assert np.all(Poisson(mean).rdp(ORDERS, run) <= monotone * (1.0 + 1e-6))
 
 
 @pytest.mark.parametrize(
@@ -78,7 +73,7 @@ def test_agreement_with_dp_accounting(seed: int) -> None:
 )
 def test_reference_values(event: dp_event.DpEvent, law: TrialCount, expected: float) -> None:
     # The references come from a finer grid of orders than the default one.
-    found = to_epsilon(selection_rdp(ORDERS, curve(event), law))
+    found = to_epsilon(law.rdp(ORDERS, curve(event)))
     assert expected - 0.001 <= found <= expected + 0.004
 
 
@@ -86,7 +81,7 @@ def test_reference_value_of_theorem_1_as_printed() -> None:
     run, bounds = curve(sgd(0.71)), (0.75, 2.0)
     printed = to_epsilon(theorem1_as_printed(ORDERS, run, Geometric(100), bounds))
     assert printed == pytest.approx(11.15, abs=0.005)
-    assert to_epsilon(selection_rdp(ORDERS, run, Geometric(100), bounds)) < printed - 0.2
+    assert to_epsilon(Geometric(100).rdp(ORDERS, run, bounds)) < printed - 0.2
 
 
 @pytest.mark.parametrize("shape", [-0.7, -1e-10, 0.0, 1e-10, 0.4, 1.0, 6.0])
@@ -95,7 +90,7 @@ def test_formulas_in_arbitrary_precision(shape: float, c: float, big_c: float) -
     law = NegativeBinomial(shape=shape, mean=37)
     orders = np.array([1.25, 2.0, 5.5, 64.0])
     run = np.array([0.3, 0.45, 1.2, 9.0])
-    tight = negative_binomial_rdp(orders, run, law, (c, big_c))
+    tight = law.rdp(orders, run, (c, big_c))
     printed = theorem1_as_printed(orders, run, law, (c, big_c))
     with mpmath.workprec(200):
         eta, gamma = mpmath.mpf(shape), mpmath.mpf(law.gamma)
@@ -155,21 +150,20 @@ def test_monotone_in_every_argument(family: object, event: dp_event.DpEvent) -> 
     for bounds in all_bounds:
         previous = np.zeros_like(run)
         for mean in means:
-            now = selection_rdp(ORDERS, run, family(mean), bounds)  # type: ignore[operator]
+            now = family(mean).rdp(ORDERS, run, bounds)  # type: ignore[operator]
             assert np.all(now >= previous * (1 - 1e-12))
             assert np.all(np.diff(now) >= 0.0)
             previous = now
     law = family(7.0)  # type: ignore[operator]
     for inner, outer in itertools.combinations(all_bounds, 2):
         if outer[0] <= inner[0] and outer[1] >= inner[1]:
-            small = selection_rdp(ORDERS, run, law, inner)
-            assert np.all(selection_rdp(ORDERS, run, law, outer) >= small * (1 - 1e-12))
+            small = law.rdp(ORDERS, run, inner)
+            assert np.all(law.rdp(ORDERS, run, outer) >= small * (1 - 1e-12))
     rng = np.random.default_rng(3)
     for bounds in all_bounds:
         larger = run + rng.uniform(0, 0.2, run.size)
         assert np.all(
-            selection_rdp(ORDERS, larger, law, bounds)
-            >= selection_rdp(ORDERS, run, law, bounds) * (1 - 1e-12)
+            law.rdp(ORDERS, larger, bounds) >= law.rdp(ORDERS, run, bounds) * (1 - 1e-12)
         )
 
 
@@ -177,10 +171,10 @@ def test_small_poisson_means_are_monotone_and_vanish() -> None:
     run = curve(sgd(0.71))
     previous = np.zeros_like(run)
     for mean in (1e-9, 1e-3, 0.1, 0.5, 0.999999, 1.0):
-        now = selection_rdp(ORDERS, run, Poisson(mean))
+        now = Poisson(mean).rdp(ORDERS, run)
         assert np.all(now >= previous)
         previous = now
-    assert to_epsilon(selection_rdp(ORDERS, run, Poisson(1e-9))) < to_epsilon(run)
+    assert to_epsilon(Poisson(1e-9).rdp(ORDERS, run)) < to_epsilon(run)
 
 
 @pytest.mark.slow
@@ -200,7 +194,7 @@ def test_own_forms_are_never_larger_than_the_published_ones() -> None:
         law = NegativeBinomial(shape=float(rng.uniform(-0.99, 5)), mean=1 + mean)
         bounds = (float(rng.uniform(0.01, 1)), float(1 + rng.exponential()))
         printed = theorem1_as_printed(ORDERS, run, law, bounds)
-        assert np.all(negative_binomial_rdp(ORDERS, run, law, bounds) <= printed * (1 + 1e-12))
+        assert np.all(law.rdp(ORDERS, run, bounds) <= printed * (1 + 1e-12))
 
 
 @pytest.mark.parametrize("shape", [-0.9, 0.0, 1.0, 3.0])
@@ -211,7 +205,7 @@ def test_pure_limits(shape: float) -> None:
     for c, big_c in BOUNDS:
         expected = (2 + shape) * (0.7 + math.log(big_c / c))
         assert selection_epsilon(0.7, law, (c, big_c)) == pytest.approx(expected, rel=1e-14)
-        found = selection_rdp(orders, run, law, (c, big_c))
+        found = law.rdp(orders, run, (c, big_c))
         assert found[-1] == pytest.approx(expected, rel=1e-12)
         assert found[3] == pytest.approx(expected, rel=1e-9)
     # The formula is that of this law alone: others have at most n times a run's epsilon, or none.
@@ -232,16 +226,16 @@ def test_infinities_and_order_one_never_give_nan() -> None:
     ):
         for law in (Geometric(10), Logarithmic(1), Poisson(0.2), Poisson(1), Poisson(30)):
             for bounds in ((1.0, 1.0), (0.75, 2.0)):
-                found = selection_rdp(orders, run, law, bounds)
+                found = law.rdp(orders, run, bounds)
                 assert not np.any(np.isnan(found))
                 assert np.all(found >= 0.0)
                 assert np.all(found[1:] >= found[:-1])
                 printed = theorem1_as_printed(orders, run, law, bounds)
                 assert not np.any(np.isnan(printed))
-    everything = selection_rdp(orders, [inf] * 7, Geometric(10))
+    everything = Geometric(10).rdp(orders, [inf] * 7)
     assert np.all(np.isinf(everything))
     # Order 1 gets the value of the next order, and helps the minimum over b.
-    found = selection_rdp([1.0, 2.0], [0.3, 50.0], Geometric(10))
+    found = Geometric(10).rdp([1.0, 2.0], [0.3, 50.0])
     assert found[0] == found[1] == pytest.approx(50 + 2 * math.log(10) + math.log(10))
 
 
@@ -249,36 +243,34 @@ def test_orders_may_come_in_any_sequence() -> None:
     run = curve(sgd(0.71))
     order = np.random.default_rng(0).permutation(ORDERS.size)
     for law in (Geometric(10), Poisson(10)):
-        expected = selection_rdp(ORDERS, run, law)
-        np.testing.assert_array_equal(
-            selection_rdp(ORDERS[order], run[order], law), expected[order]
-        )
-        twice = selection_rdp(np.append(ORDERS, 2.0), np.append(run, 0.0), law)
+        expected = law.rdp(ORDERS, run)
+        np.testing.assert_array_equal(law.rdp(ORDERS[order], run[order]), expected[order])
+        twice = law.rdp(np.append(ORDERS, 2.0), np.append(run, 0.0))
         assert twice[-1] == twice[np.flatnonzero(ORDERS == 2.0)[0]]
 
 
 @pytest.mark.parametrize("law", [Geometric(10).capped(60), Poisson(3).capped(9), Binomial(20, 5)])
 def test_other_laws_have_no_rdp_and_the_reason_is_said(law: TrialCount) -> None:
     run = curve(sgd(1.0))
-    assert np.all(np.isinf(selection_rdp(ORDERS, run, law)))
+    assert np.all(np.isinf(law.rdp(ORDERS, run)))
     assert np.all(np.isinf(theorem1_as_printed(ORDERS, run, law, (0.5, 2.0))))
-    assert repr(law) in (why_no_rdp(law) or "")
-    assert why_no_rdp(Geometric(3)) is None
-    assert why_no_rdp(Poisson(3)) is None
-    assert "density bounds" in (why_no_rdp(Poisson(3), (0.5, 2.0)) or "")
-    assert np.all(np.isinf(selection_rdp(ORDERS, run, Poisson(3), (0.5, 2.0))))
+    assert repr(law) in (law.why_no_rdp() or "")
+    assert Geometric(3).why_no_rdp() is None
+    assert Poisson(3).why_no_rdp() is None
+    assert "density bounds" in (Poisson(3).why_no_rdp((0.5, 2.0)) or "")
+    assert np.all(np.isinf(Poisson(3).rdp(ORDERS, run, (0.5, 2.0))))
 
 
 @pytest.mark.parametrize(
     "make",
     [
-        lambda: selection_rdp([], [], Geometric(3)),
-        lambda: selection_rdp([0.5], [1.0], Geometric(3)),
-        lambda: selection_rdp([math.nan], [1.0], Geometric(3)),
-        lambda: selection_rdp([2.0], [math.nan], Geometric(3)),
-        lambda: selection_rdp([2.0], [-0.1], Geometric(3)),
-        lambda: selection_rdp([2.0, 3.0], [0.1], Geometric(3)),
-        lambda: selection_rdp([2.0], [0.1], Geometric(3), (1.1, 2.0)),
+        lambda: Geometric(3).rdp([], []),
+        lambda: Geometric(3).rdp([0.5], [1.0]),
+        lambda: Geometric(3).rdp([math.nan], [1.0]),
+        lambda: Geometric(3).rdp([2.0], [math.nan]),
+        lambda: Geometric(3).rdp([2.0], [-0.1]),
+        lambda: Geometric(3).rdp([2.0, 3.0], [0.1]),
+        lambda: Geometric(3).rdp([2.0], [0.1], (1.1, 2.0)),
         lambda: poisson_rdp([2.0], [0.1], 0.0, [0.0]),
         lambda: selection_epsilon(-1.0, Geometric(3)),
         lambda: selection_epsilon(math.nan, Geometric(3)),

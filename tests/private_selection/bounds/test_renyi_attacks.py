@@ -11,8 +11,8 @@ import pytest
 from slow_cases import slow_if
 
 from optuna_dp import Geometric, Logarithmic, NegativeBinomial, Poisson, TrialCount
-from optuna_dp.private_selection.bounds.renyi import poisson_rdp, selection_rdp
 from optuna_dp.private_selection.event import selection_epsilon
+from optuna_dp.private_selection.trial_counts.poisson import poisson_rdp
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -105,7 +105,7 @@ def test_selection_never_exceeds_the_formula(law: TrialCount) -> None:
             np.tile(prior @ m, (size + 1, 1)),
             np.tile(prior @ m_prime, (size + 1, 1)),
         )
-        bound = selection_rdp(ATTACK_ORDERS, run_curve(m, m_prime, ATTACK_ORDERS), law)
+        bound = law.rdp(ATTACK_ORDERS, run_curve(m, m_prime, ATTACK_ORDERS))
         found = divergences(law, rows, rows_prime, ATTACK_ORDERS)
         assert np.all(found <= bound * (1 + 1e-9) + 1e-9)
 
@@ -149,7 +149,7 @@ def test_adaptive_selection_never_exceeds_the_formula(
         m_prime = m * np.exp(tilt * rng.choice([-1.0, 1.0], (hyper, size)))
         m_prime /= m_prime.sum(axis=1, keepdims=True)
         prior = rng.dirichlet(np.full(hyper, 3.0))
-        bound = selection_rdp(orders, run_curve(m, m_prime, orders), law, (c, big_c))
+        bound = law.rdp(orders, run_curve(m, m_prime, orders), (c, big_c))
         for p, q in zip(
             policies(rng, m, prior, c, big_c, 12),
             policies(rng, m_prime, prior, c, big_c, 12),
@@ -213,11 +213,11 @@ def test_the_attacks_catch_wrong_formulas() -> None:
     law = Geometric(20)
     found = opposed_densities(law, 0.75, 2.0)
     zero = np.zeros_like(ATTACK_ORDERS)
-    assert np.any(found > selection_rdp(ATTACK_ORDERS, zero, law))
-    assert np.all(found <= selection_rdp(ATTACK_ORDERS, zero, law, (0.75, 2.0)))
+    assert np.any(found > law.rdp(ATTACK_ORDERS, zero))
+    assert np.all(found <= law.rdp(ATTACK_ORDERS, zero, (0.75, 2.0)))
     law_p = Poisson(20)
     found = opposed_densities(law_p, 0.75, 2.0)
-    assert np.any(found > selection_rdp(ATTACK_ORDERS, zero, law_p))
+    assert np.any(found > law_p.rdp(ATTACK_ORDERS, zero))
     # Theorem 2 without mu * delta_hat, on runs that are not close to pure.
     m, m_prime = np.array([[0.02, 0.98]]), np.array([[0.4, 0.6]])
     run = run_curve(m, m_prime, ATTACK_ORDERS)
@@ -226,7 +226,7 @@ def test_the_attacks_catch_wrong_formulas() -> None:
     found = divergences(law_p, rows, rows_prime, ATTACK_ORDERS)
     without = poisson_rdp(ATTACK_ORDERS, run, 40, zero)
     assert np.any(found > without)
-    assert np.all(found <= selection_rdp(ATTACK_ORDERS, run, law_p))
+    assert np.all(found <= law_p.rdp(ATTACK_ORDERS, run))
 
 
 def test_poisson_null_outcome_is_counted_exactly() -> None:

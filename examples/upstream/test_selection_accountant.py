@@ -10,9 +10,9 @@ import pytest
 from dp_accounting import NeighboringRelation, dp_event, privacy_accountant_test
 from dp_accounting.pld import PLDAccountant
 from dp_accounting.rdp import RdpAccountant
+from selection_accountant import SelectionAccountant
 
 import optuna_dp as odp
-from optuna_dp.accounting import SelectionAccountant
 from optuna_dp.errors import InvalidArgumentError
 
 DELTA = 1e-5

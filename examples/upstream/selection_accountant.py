@@ -1,4 +1,7 @@
-"""An accountant for those who already use dp-accounting's: the same calls, with our bounds."""
+"""An accountant with dp-accounting's own calls and the bounds of optuna-dp.
+
+Copy the file. Every number is that of :class:`optuna_dp.Guarantee`.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +27,7 @@ _LARGEST_EPSILON = 1e4
 
 # dp_accounting ships no types, so its classes are Any to mypy: hence the ignore.
 class SelectionAccountant(privacy_accountant.PrivacyAccountant):  # type: ignore[misc]
-    """A ``dp_accounting.PrivacyAccountant`` that uses the bounds of this package.
+    """A ``dp_accounting.PrivacyAccountant`` that uses the bounds of optuna-dp.
 
     It takes every event that :class:`optuna_dp.Guarantee` takes, and dp-accounting's
     ``RepeatAndSelectDpEvent`` (negative binomial, geometric, logarithmic and Poisson), which it
@@ -41,9 +44,10 @@ class SelectionAccountant(privacy_accountant.PrivacyAccountant):  # type: ignore
 
     Example:
         >>> import dp_accounting, optuna_dp as odp
+        >>> from selection_accountant import SelectionAccountant
         >>> run = odp.dp_sgd(noise_multiplier=1.0, sample_rate=256 / 60000, steps=2344)
         >>> ten_runs = dp_accounting.dp_event.RepeatAndSelectDpEvent(run, mean=10, shape=1)
-        >>> accountant = odp.accounting.SelectionAccountant()
+        >>> accountant = SelectionAccountant()
         >>> round(accountant.compose(ten_runs).get_epsilon(1e-5), 2)
         1.65
     """
