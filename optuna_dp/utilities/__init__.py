@@ -3,7 +3,11 @@
 Two mechanisms choose from the same utilities: AboveThreshold inside the doubling loop of Ding & Wu
 (arXiv 2211.01852, the versions titled "Revisiting Hyperparameter Tuning with Differential Privacy"
 and "Constant-overhead Differentially Private Hyperparameter Tuning"), and report-noisy-max. The
-proofs are in ``docs/explanation/propose-test.md``. Nothing here knows Optuna.
+proofs are in ``docs/explanation/propose-test.md``.
+
+To be read from below: ``utility_values`` (the numbers), ``sparse_vector``, ``doubling`` and
+``report_noisy_max`` (the mechanisms), ``trials`` and ``choice`` (what a study records of them),
+``slot_strategy`` and ``procedure`` (how a study takes place and how it is checked).
 
 Notation (code name: meaning, name in the papers):
 
@@ -24,33 +28,6 @@ Notation (code name: meaning, name in the papers):
 ====================  ==========================================================================
 """
 
-from __future__ import annotations
+import lazy_loader
 
-from typing import TYPE_CHECKING
-
-from optuna_dp.front_doors import front_door
-
-if TYPE_CHECKING:
-    from optuna_dp.utilities.doubling import DoublingPlan as DoublingPlan
-    from optuna_dp.utilities.doubling import propose_test as propose_test
-    from optuna_dp.utilities.partitions import partition as partition
-    from optuna_dp.utilities.partitions_needed import NoiseWarning as NoiseWarning
-    from optuna_dp.utilities.partitions_needed import UtilityPlan as UtilityPlan
-    from optuna_dp.utilities.partitions_needed import plan_utilities as plan_utilities
-    from optuna_dp.utilities.report_noisy_max import NoisyMaxPlan as NoisyMaxPlan
-    from optuna_dp.utilities.report_noisy_max import noisy_max as noisy_max
-    from optuna_dp.utilities.utility_values import Utilities as Utilities
-    from optuna_dp.utilities.utility_values import (
-        validation_records_needed as validation_records_needed,
-    )
-
-__getattr__, __dir__, __all__ = front_door(
-    __name__,
-    {
-        "doubling": "DoublingPlan propose_test",
-        "report_noisy_max": "NoisyMaxPlan noisy_max",
-        "partitions": "partition",
-        "partitions_needed": "NoiseWarning UtilityPlan plan_utilities",
-        "utility_values": "Utilities validation_records_needed",
-    },
-)
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

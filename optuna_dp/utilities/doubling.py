@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 
 from optuna_dp import validation
 from optuna_dp.errors import InvalidArgumentError
-from optuna_dp.json_records import Record, stored
-from optuna_dp.utilities.above_threshold import above_threshold
+from optuna_dp.json_records import stored
+from optuna_dp.utilities.choice_plan import ChoicePlan, ErrorBound
+from optuna_dp.utilities.sparse_vector import above_threshold, above_threshold_error
 from optuna_dp.utilities.utility_values import Utilities
 
 if TYPE_CHECKING:
@@ -36,7 +37,7 @@ def granules(lower_bound: float, granularity: float) -> int:
 
 
 @dataclass(frozen=True)
-class DoublingPlan(Record):
+class DoublingPlan(ChoicePlan):
     """What is fixed before the loop looks at the data; the guarantee follows from it alone.
 
     Attributes:
@@ -98,7 +99,7 @@ class DoublingPlan(Record):
         return self.max_iterations or math.ceil(5 * math.log2(self.n + 1))
 
     def event(self) -> dp_accounting.DpEvent:
-        """The loop as an event: ``iteration_bound`` adaptive mechanisms, each ``epsilon``-DP."""
+        """Returns ``iteration_bound`` adaptive mechanisms, each ``epsilon``-DP."""
         import dp_accounting  # start-up time
 
         from optuna_dp.accounting.kinds.approximate import pure_dp  # start-up time
@@ -106,6 +107,41 @@ class DoublingPlan(Record):
         iteration = pure_dp(self.epsilon)
         m = self.iteration_bound
         return iteration if m == 1 else dp_accounting.SelfComposedDpEvent(iteration, m)
+
+    def answers(self, utilities: Utilities) -> tuple[int | None, ...]:
+        """See :class:`ChoicePlan`; one answer for each iteration."""
+        state, answers = LoopState(self), list[int | None]()
+        while not state.finished:
+            answers.append(above_threshold(utilities, state.threshold, self.epsilon))
+            state = state.after(answers[-1])
+        return tuple(answers)
+
+    def error(self, n_candidates: int, beta: float = 0.05) -> ErrorBound:
+        """See :class:`ChoicePlan`.
+
+        ``g + 2a``, with a the error of one call at ``beta/m``: all m calls keep within a at once;
+        the last accepted candidate is within a below the accumulated u, and nothing reached ``u +
+        g + a`` when the step fell to zero. It needs the best utility to be at least ``u0 + g + a``
+        (else nothing need be accepted), and a loop that ends before ``max_iterations`` cuts it
+        short.
+        """
+        call = above_threshold_error(n_candidates, self.epsilon, beta / self.iteration_bound)
+        return ErrorBound(self.granularity + 2 * call.fixed, 2 * call.scaled)
+
+    def total_epsilon(self, delta: float) -> float:
+        """See :class:`ChoicePlan`; by composition of the iterations."""
+        from optuna_dp.accounting.guarantee import Guarantee  # start-up time
+
+        return Guarantee(self.event()).epsilon(delta)
+
+    def words(self) -> str:
+        """See :class:`ChoicePlan`."""
+        return (
+            f"the doubling loop ({self.variant}) of at most {self.iteration_bound} iterations of "
+            f"AboveThreshold, each {self.epsilon:g}-DP. That epsilon is PER ITERATION, as in the "
+            "papers on this method. The guarantee above covers all iterations, whatever their "
+            "number"
+        )
 
     def states(self, answers: Sequence[int | None] = ()) -> list[LoopState]:
         """Where the loop stood before the first of its iterations, and after each ``answer``."""
@@ -121,7 +157,7 @@ class LoopState:
         position: Granules accumulated, ``j``; a whole number, so that nothing is lost in sums.
         step: The next proposal, in granules: a power of two, or 0 when the loop has converged.
         iterations: Iterations done.
-        choice: The last accepted index (within its batch), or None.
+        choice: The last accepted index, or None.
     """
 
     plan: DoublingPlan
@@ -177,10 +213,7 @@ def propose_test(utilities: Utilities, plan: DoublingPlan) -> LoopState:
     Guarantees:
         * What ``plan`` promises; ``plan.event()`` is the cost.
     """
-    state = LoopState(plan)
-    while not state.finished:
-        state = state.after(above_threshold(utilities, state.threshold, plan.epsilon))
-    return state
+    return functools.reduce(LoopState.after, plan.answers(utilities), LoopState(plan))
 
 
 @functools.lru_cache(maxsize=256)

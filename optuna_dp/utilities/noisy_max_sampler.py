@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from optuna.distributions import BaseDistribution
 
 from optuna_dp.protocol.slots import SlotSampler
-from optuna_dp.utilities.report_noisy_max import NoisyMaxPlan, better_noise
+from optuna_dp.utilities.report_noisy_max import Noise, NoisyMaxPlan, better_noise
 from optuna_dp.utilities.settings import NOISY_MAX
 from optuna_dp.utilities.slot_strategy import UtilityStrategy
 
@@ -26,8 +26,8 @@ class NoisyMaxSampler(SlotSampler):
     ``release(study).with_training(event)``. Say beforehand what it costs (``training=``): then the
     noise of the choice is of the kind that makes both together cheaper.
 
-    At equal total epsilon this chooses better than :class:`optuna_dp.ProposeTestSampler` whenever
-    the candidates can be listed beforehand (``docs/explanation/propose-test.md``).
+    At equal total epsilon this chooses better from the same candidates than
+    :class:`optuna_dp.ProposeTestSampler` (``docs/explanation/propose-test.md``).
 
     Guarantees:
         * The choice is ``epsilon``-DP, delta 0: ``epsilon`` is the whole.
@@ -80,11 +80,11 @@ class NoisyMaxSampler(SlotSampler):
         resolve: float = 0.05,
         seed: int | None = None,
     ) -> None:
-        noise = "exponential"
+        noise: Noise = "exponential"
         if training is not None:
             from optuna_dp.accounting.events import as_event  # start-up time
 
-            noise = better_noise(NoisyMaxPlan(epsilon).epsilon, as_event("training", training))
+            noise = better_noise(epsilon, as_event("training", training))
         super().__init__(
             UtilityStrategy(
                 type(self).__name__,

@@ -71,7 +71,7 @@ def partition(
         if key is not None:
             raise InvalidArgumentError(
                 "key",
-                "<hidden>",
+                Described("<hidden>"),
                 "a number of records is placed by fresh random draws, which use no key",
                 "Pass the records' identifiers to get a placement that can be repeated.",
             )
@@ -80,7 +80,10 @@ def partition(
     # The key's own value never goes into a message: messages end up in logs.
     if key is not None and (not isinstance(key, bytes) or len(key) not in _KEY_BYTES):
         raise InvalidArgumentError(
-            "key", "<hidden>", "it must be 16 to 64 bytes", "Use secrets.token_bytes(32)."
+            "key",
+            Described("<hidden>"),
+            "it must be 16 to 64 bytes",
+            "Use secrets.token_bytes(32).",
         )
     if isinstance(record_ids_or_n, (str, bytes)) or not isinstance(record_ids_or_n, Iterable):
         raise InvalidArgumentError(
@@ -93,7 +96,7 @@ def partition(
     if encoded == [b"i%d" % position for position in range(len(encoded))]:
         raise InvalidArgumentError(
             "record_ids_or_n",
-            f"0 to {len(encoded) - 1}",
+            Described(f"0 to {len(encoded) - 1}"),
             "these are the numbers of the rows and no identifiers: without the first record all "
             "the others would have other numbers, and be placed anew",
             f"Without identifiers give the number of records, partition({len(encoded)}, {k}), and "

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from optuna_dp.accounting.guarantee import Guarantee
 from optuna_dp.errors import InvalidArgumentError, ReleaseRefusedError
 from optuna_dp.evidence.drawn_runs import DrawnRuns
 from optuna_dp.evidence.run_record import RunRecord
-from optuna_dp.protocol.plan import StudyPlan
 from optuna_dp.protocol.records import score
-from optuna_dp.utilities.choice import end_of, settle
-from optuna_dp.utilities.second_evaluations import with_utilities
+from optuna_dp.utilities.choice import make_choice
 from optuna_dp.utilities.settings import UtilitySettings
 
 if TYPE_CHECKING:
@@ -23,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class UtilityChoice(DrawnRuns):
-    """See the module's docstring; docs/explanation/propose-test.md has the proof."""
+    """A choice among candidates; docs/explanation/propose-test.md has the proof."""
 
     runs_are_private = False
 
@@ -35,9 +32,6 @@ class UtilityChoice(DrawnRuns):
     def own_record(self) -> RunRecord:
         """See :class:`Procedure`; the whole choice, which its plan fixes."""
         return RunRecord(self.run(None))
-
-    def progress(self, ended_runs: int) -> str:
-        return "a candidate's evaluation"
 
     def guarantee(self, record: RunRecord) -> Guarantee:
         return Guarantee(self.run(None), record.neighboring_relation)
@@ -66,22 +60,13 @@ class UtilityChoice(DrawnRuns):
                 )
 
     def winner(self, evidence: Evidence) -> FrozenTrial | None:
-        study = evidence.snapshot.study
         # Reads the storage itself: a choice is made once, and another worker may have made it.
-        choice = settle(study, evidence.plan, self.settings.stages - 1)
+        choice = make_choice(evidence.snapshot.study, evidence.plan)
         if choice.chosen is None:
             return None
         winners = [run.trial for run in evidence.runs if run.trial.number == choice.chosen]
-        candidates = with_utilities(study, evidence.plan, winners)
-        if not winners or score(candidates[0]) is None:
+        if not winners or score(winners[0]) is None:
             raise ReleaseRefusedError(
                 "The record of the private choice is corrupted: it names no candidate."
             )
         return winners[0]
-
-
-class ProposeTest(UtilityChoice):
-    """A choice in stages, whose private answers may end the study before its last slot."""
-
-    def slots(self, trials: Sequence[FrozenTrial], plan: StudyPlan) -> int:
-        return end_of(trials, plan)

@@ -5,22 +5,23 @@ from __future__ import annotations
 import functools
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, get_args
 
 from optuna_dp import validation
 from optuna_dp.errors import InvalidArgumentError
-from optuna_dp.json_records import Record
+from optuna_dp.utilities.choice_plan import ChoicePlan, ErrorBound
 from optuna_dp.utilities.utility_values import Utilities
 
 if TYPE_CHECKING:
     import dp_accounting
 
 
-NOISES = ("exponential", "gumbel")
+Noise = Literal["exponential", "gumbel"]
+NOISES: tuple[Noise, ...] = get_args(Noise)
 
 
 @dataclass(frozen=True)
-class NoisyMaxPlan(Record):
+class NoisyMaxPlan(ChoicePlan):
     """What is fixed before report-noisy-max looks at the data.
 
     Attributes:
@@ -31,7 +32,7 @@ class NoisyMaxPlan(Record):
     described_as: ClassVar[str] = "The record of report-noisy-max in the study's plan"
 
     epsilon: float
-    noise: str = "exponential"
+    noise: Noise = "exponential"
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "epsilon", validation.positive("epsilon", self.epsilon))
@@ -41,14 +42,40 @@ class NoisyMaxPlan(Record):
             )
 
     def event(self) -> dp_accounting.DpEvent:
-        """The choice as an event: an ``epsilon``-DP mechanism, of bounded range with Gumbel."""
+        """Returns an ``epsilon``-DP mechanism, of bounded range with Gumbel noise."""
         from optuna_dp.accounting.kinds.approximate import pure_dp  # start-up time
         from optuna_dp.accounting.kinds.bounded_range import bounded_range  # start-up time
 
         return bounded_range(self.epsilon) if self.noise == "gumbel" else pure_dp(self.epsilon)
 
+    def answers(self, utilities: Utilities) -> tuple[int | None, ...]:
+        """See :class:`ChoicePlan`; one answer, which is the choice."""
+        return (noisy_max(utilities, self.epsilon, self.noise),)
 
-def better_noise(epsilon: float, training: Any) -> str:
+    def error(self, n_candidates: int, beta: float = 0.05) -> ErrorBound:
+        """See :class:`ChoicePlan`.
+
+        ``2 ln(|S|/beta) / (k epsilon)``: the noise is exponential with mean ``2/(k epsilon)``,
+        never negative, and the loss is at most the largest of them.
+        """
+        return ErrorBound.of_noise(2 * math.log(n_candidates / beta) / self.epsilon)
+
+    def total_epsilon(self, delta: float) -> float:
+        """See :class:`ChoicePlan`; it needs no delta."""
+        return self.epsilon
+
+    def words(self) -> str:
+        """See :class:`ChoicePlan`."""
+        words = f"report-noisy-max, once: {self.epsilon:g}-DP"
+        if self.noise == "gumbel":
+            words += (
+                f", with Gumbel noise: an exponential mechanism of range {self.epsilon:g}, which "
+                "costs less together with a training"
+            )
+        return words
+
+
+def better_noise(epsilon: float, training: dp_accounting.DpEvent) -> Noise:
     """Returns the noise for a choice that a training follows: what makes both cheaper, if by 1 %.
 
     Of the same epsilon, exponential noise chooses better and Gumbel noise composes better. The
@@ -64,7 +91,7 @@ def better_noise(epsilon: float, training: Any) -> str:
     return "gumbel" if costs["gumbel"] < 0.99 * costs["exponential"] else "exponential"
 
 
-def noisy_max(utilities: Utilities, epsilon: float, noise: str = "exponential") -> int:
+def noisy_max(utilities: Utilities, epsilon: float, noise: Noise = "exponential") -> int:
     """The candidate with the largest noisy utility, by OpenDP's ``make_noisy_max``.
 
     With exponential noise OpenDP runs permute-and-flip (McKenna & Sheldon 2020, arXiv 2010.12603),

@@ -1,54 +1,40 @@
 """Strategy of a private choice among candidates whose utilities are computed without privacy.
 
 =====================  =========================================================================
-slot i                 candidate i; its objective returns k utilities (or their mean)
+slot i                 candidate i; its objective reports k utilities, or returns their mean
 the trial after those  waits until all have ended, makes the private choice, and has no parameters
 =====================  =========================================================================
 """
 
 from __future__ import annotations
 
-import json
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from optuna.distributions import BaseDistribution
 from optuna.pruners import BasePruner, NopPruner
-from optuna.trial import FrozenTrial, TrialState
+from optuna.trial import TrialState
 
 from optuna_dp.errors import InvalidArgumentError, WaitError
 from optuna_dp.models.given_points import to_internal
 from optuna_dp.models.prior import UniformPrior
-from optuna_dp.optuna_internals import study_id_of
 from optuna_dp.protocol import entropy
 from optuna_dp.protocol.drawn_slots import refuse_given_by_hand, value_from_prior, warn_of_seed
 from optuna_dp.protocol.draws import Space, as_stored, check_choices, drawn_once, own_form
+from optuna_dp.protocol.entries import TOTAL_UTILITY
 from optuna_dp.protocol.pruners import SilencedPruner
-from optuna_dp.protocol.records import read_plan
 from optuna_dp.protocol.slot_strategy import JointDraw, Slot, SlotStrategy
-from optuna_dp.protocol.storage_errors import storage_failure
 from optuna_dp.protocol.visible_runs import completed_batches
-from optuna_dp.utilities.candidate_lists import candidate_list
-from optuna_dp.utilities.choice import settle
-from optuna_dp.utilities.doubling import DoublingPlan
+from optuna_dp.utilities.candidates import candidates_of
+from optuna_dp.utilities.choice import make_choice
+from optuna_dp.utilities.choice_plan import ChoicePlan
 from optuna_dp.utilities.partitions_needed import plan_utilities
-from optuna_dp.utilities.report_noisy_max import NoisyMaxPlan
-from optuna_dp.utilities.second_evaluations import UTILITIES_KEY
-from optuna_dp.utilities.settings import CandidateSource, UtilitySettings
+from optuna_dp.utilities.settings import UtilitySettings
 from optuna_dp.utilities.trials import check_unit
 from optuna_dp.utilities.utility_values import MOST_PARTITIONS_OF_MEANS
 from optuna_dp.validation import whole
-
-if TYPE_CHECKING:
-    from optuna_dp.utilities.proposed_candidates import ProposedCandidates
-
-# Attributes of MySQL hold 65,535 bytes; every storage holds the utilities of so many partitions.
-_PARTITIONS_EVERYWHERE = 1000
-# A trial's attribute for a moment: a record as long as utilities may be. Stored studies have it.
-_LENGTH_TEST_KEY = "optuna_dp:room"
-_LONGEST_NUMBER = 0.00012345678901234567
 
 _logger = logging.getLogger("optuna_dp")
 
@@ -70,11 +56,10 @@ class UtilityStrategy(SlotStrategy):
         search_space: Distributions by parameter name, or None.
         procedure: Name of the procedure.
         plan: The mechanism that chooses.
-        candidates: The list, the number of draws, the number in a batch, or None for a grid.
+        candidates: The list, the number of draws, or None for a grid.
         n_partitions: k, at least 2.
         resolve: Difference in averaged utility that matters.
         seed: Makes the draws of candidates repeatable, or None.
-        proposed: Proposes the candidates batch by batch; None if they are fixed or drawn.
     """
 
     def __init__(
@@ -83,28 +68,24 @@ class UtilityStrategy(SlotStrategy):
         search_space: dict[str, BaseDistribution] | None,
         *,
         procedure: str,
-        plan: DoublingPlan | NoisyMaxPlan,
+        plan: ChoicePlan,
         candidates: Sequence[Mapping[str, Any]] | int | None,
         n_partitions: int,
         resolve: float,
         seed: int | None,
-        proposed: ProposedCandidates | None = None,
     ) -> None:
         super().__init__(sampler_name, search_space, seed)
         warn_of_seed(sampler_name, self.seed, stacklevel=3)  # Where the sampler is made.
         self.procedure = procedure
         self._plan = plan
         self._n_partitions = whole("n_partitions", n_partitions, 2)
-        self._candidates, self._points = candidate_list(self.search_space, candidates)
+        self._candidates, self._points = candidates_of(self.search_space, candidates)
         plan_utilities(
             plan,
             n_candidates=self._candidates.count,
             n_partitions=self._n_partitions,
             resolve=resolve,
         ).warn(stacklevel=3)
-        self._proposed = proposed
-        if proposed is not None:
-            self._candidates = CandidateSource("proposed", self._candidates.count)
 
     # The plan.
 
@@ -114,14 +95,12 @@ class UtilityStrategy(SlotStrategy):
             plan=self._plan,
             n_partitions=self._n_partitions,
             candidates=self._candidates,
-            proposer=None if self._proposed is None else self._proposed.name,
             search_space=self.recorded_space(),
         )
 
     def number_of_slots(self, bits: entropy.Bits) -> int:
-        """Returns the number of candidates; the most there can be, if they are proposed."""
-        settings = self.settings()
-        return settings.first(settings.stages)
+        """Returns the number of candidates."""
+        return self._candidates.count
 
     def public_settings(self) -> dict[str, Any]:
         """Returns the arguments, with the number of candidates for their list."""
@@ -130,7 +109,6 @@ class UtilityStrategy(SlotStrategy):
             "candidates": self._candidates.count,
             "n_partitions": self._n_partitions,
             **asdict(self._plan),
-            **({} if self._proposed is None else {"proposer": self._proposed.name}),
         }
 
     # Who may run.
@@ -156,24 +134,13 @@ class UtilityStrategy(SlotStrategy):
                 slot.study,
                 slot.plan.slots,
                 is_own=slot.is_asked_by_this_thread,
-                batches=f"{self.sampler_name} a batch_size",
+                batches="",
                 otherwise="",
             )
         except WaitError as error:
             _logger.info("The private choice is left to release(): %s", error)
             return
-        settings = UtilitySettings.from_json(slot.plan.design.settings)
-        settle(slot.study, slot.plan, settings.stages - 1)
-
-    def before_slot(self, slot: Slot) -> None:
-        """Refuses a storage that cannot hold a candidate's utilities, before any training."""
-        if slot.number == 0 and self._n_partitions > _PARTITIONS_EVERYWHERE:
-            _check_length(slot, self._n_partitions)
-
-    def after_start(self, slot: Slot) -> None:
-        """Ends the loop if proposals have led to a choice already."""
-        if self._proposed is not None:
-            self._proposed.end_if_chosen(slot)
+        make_choice(slot.study, slot.plan)
 
     def pruner_for(self, pruner: BasePruner) -> BasePruner:
         """Nothing prunes in these studies."""
@@ -183,15 +150,11 @@ class UtilityStrategy(SlotStrategy):
     # A candidate's parameters.
 
     def joint_space(self, slot: Slot) -> Space:
-        """Returns the search space; waits for the answer that a proposal depends on."""
-        if self._proposed is not None:
-            self._proposed.await_answer(slot, self.settings())
+        """Returns the search space."""
         return self.search_space or {}
 
     def joint_draw(self, slot: Slot, space: Space) -> JointDraw:
-        """Returns the candidate of a list, a proposed one, or a draw."""
-        if self._proposed is not None:
-            return self._proposed.joint_draw(slot, self.settings(), space)
+        """Returns the candidate of a grid or a list, or a draw."""
         if self._points is not None:
             return self._points[slot.number], {}
         rng = entropy.generator(self.seed, "joint", slot.number)
@@ -199,10 +162,9 @@ class UtilityStrategy(SlotStrategy):
 
     def value(self, slot: Slot, name: str, distribution: BaseDistribution) -> Any:
         """Returns the candidate's value; draws it where candidates are drawn."""
-        points = self._points
-        if points is None or slot.number >= len(points):
+        if self._points is None:
             return value_from_prior(self, slot, name, distribution)
-        point = points[slot.number]
+        point = self._points[slot.number]
         if name not in point:
             raise InvalidArgumentError(
                 f"candidates[{slot.number}]",
@@ -222,45 +184,19 @@ class UtilityStrategy(SlotStrategy):
     # The end of a candidate.
 
     def after_trial(self, slot: Slot, state: TrialState, values: Sequence[float] | None) -> None:
-        """Refuses a utility that cannot be used at once, not after the last candidate."""
-        plan = read_plan(slot.storage, study_id_of(slot.study))
-        is_candidate = plan is not None and slot.number < plan.slots
-        if state == TrialState.COMPLETE and values is not None and is_candidate:
-            self._check_mean(slot.trial, values[0])
-
-    def _check_mean(self, trial: FrozenTrial, mean: float) -> None:
-        """Refuses a mean of utilities that cannot be used.
+        """Refuses a utility that cannot be used at once, not after the last candidate.
 
         Raises:
             InvalidArgumentError: If it is outside [0, 1], or too coarse for so many partitions.
         """
-        check_unit("objective value", mean, trial.number)
-        if (
-            self._n_partitions > MOST_PARTITIONS_OF_MEANS
-            and UTILITIES_KEY not in trial.system_attrs
-        ):
+        is_candidate = slot.number < self._candidates.count
+        if state != TrialState.COMPLETE or values is None or not is_candidate:
+            return
+        check_unit("objective value", values[0], slot.number)
+        if self._n_partitions > MOST_PARTITIONS_OF_MEANS and not TOTAL_UTILITY.is_in(slot.trial):
             raise InvalidArgumentError(
                 "n_partitions",
                 self._n_partitions,
                 f"above {MOST_PARTITIONS_OF_MEANS} the rounding of a mean is not accounted for",
                 "Return report_utilities(trial, utilities) from the objective.",
             )
-
-
-def _check_length(slot: Slot, n_partitions: int) -> None:
-    """Writes a record as long as utilities may be, and takes it away again."""
-    longest_record = [_LONGEST_NUMBER] * n_partitions
-    try:
-        slot.storage.set_trial_system_attr(slot.trial_id, _LENGTH_TEST_KEY, longest_record)
-    except Exception as error:
-        if storage_failure(error) is None:
-            raise
-        raise InvalidArgumentError(
-            "n_partitions",
-            n_partitions,
-            f"the storage refuses a record of {len(json.dumps(longest_record)):,} characters, "
-            "which the utilities of one candidate may take",
-            "Use fewer partitions (MySQL and MariaDB hold about 2,700), or a journal, SQLite or "
-            "PostgreSQL. Nothing was trained; start a new study.",
-        ) from error
-    slot.storage.set_trial_system_attr(slot.trial_id, _LENGTH_TEST_KEY, None)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from optuna_dp.evidence.markdown import escaped
+from optuna_dp.evidence.facts import Fact, Status, stated
+from optuna_dp.evidence.layout import escaped
 from optuna_dp.evidence.promises import Promise
 from optuna_dp.evidence.statement import Description
 from optuna_dp.protocol.plan import Design
@@ -89,8 +89,10 @@ class UtilityDescription(Description):
         """See :class:`Description`; the same for every choice."""
         return _PROMISES
 
-    def facts(self, design: Design, guarantee: Guarantee) -> dict[str, str]:
-        settings = UtilitySettings.from_json(design.settings)
-        if settings.proposer is not None:
-            settings = replace(settings, proposer=escaped(settings.proposer))
-        return settings.facts(escaped(design.sampler))
+    def facts(self, design: Design, guarantee: Guarantee) -> list[Fact]:
+        """See :class:`Description`."""
+        rows = UtilitySettings.from_json(design.settings).facts(escaped(design.sampler))
+        return [
+            stated(name, text) if name == "Utility" else Fact(name, text, Status.ENFORCED)
+            for name, text in rows.items()
+        ]

@@ -17,28 +17,6 @@ Notation (code name: meaning, name in the paper):
 ====================  ==========================================================================
 """
 
-from __future__ import annotations
+import lazy_loader
 
-from typing import TYPE_CHECKING
-
-from optuna_dp.front_doors import front_door
-
-if TYPE_CHECKING:
-    from optuna_dp.voting.ballots import argmax as argmax
-    from optuna_dp.voting.ballots import ballot as ballot
-    from optuna_dp.voting.plan import ADJACENCIES as ADJACENCIES
-    from optuna_dp.voting.plan import VoteFailedError as VoteFailedError
-    from optuna_dp.voting.plan import VotePlan as VotePlan
-    from optuna_dp.voting.skellam_noise import Skellam as Skellam
-    from optuna_dp.voting.utility import chance_of_gap as chance_of_gap
-    from optuna_dp.voting.utility import visible_gap as visible_gap
-
-__getattr__, __dir__, __all__ = front_door(
-    __name__,
-    {
-        "ballots": "argmax ballot",
-        "plan": "ADJACENCIES VoteFailedError VotePlan",
-        "skellam_noise": "Skellam",
-        "utility": "chance_of_gap visible_gap",
-    },
-)
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
 
@@ -12,7 +12,6 @@ from dp_accounting import dp_event
 from scipy.optimize import brentq
 
 from optuna_dp import validation
-from optuna_dp.accounting.events import compose
 from optuna_dp.accounting.guarantee import Guarantee
 from optuna_dp.accounting.kinds.skellam import SkellamDpEvent
 from optuna_dp.accounting.skellam import LARGEST_VARIANCE, vote_epsilon
@@ -24,8 +23,6 @@ ADJACENCIES = ("replace_one", "null_client")
 
 # More than anybody needs, and few enough that plans of strangers are judged in no time.
 MOST_ATTEMPTS = 100
-# A longer composition of equal votes is one event that counts; stored plans have few attempts.
-_LISTED = 16
 # A share of the variance is a whole multiple of 2^-24, so that the sum of the shares is exact.
 UNITS = 1 << 24
 # How near the logarithm of a variance comes to the least one.
@@ -102,9 +99,9 @@ class VotePlan(Record):
 
     def __post_init__(self) -> None:
         for name in ("clients", "candidates", "votes", "share_units", "attempts"):
-            validation.whole(name, getattr(self, name), 1)
+            object.__setattr__(self, name, validation.whole(name, getattr(self, name), 1))
         for name in ("max_dropout", "max_colluding"):
-            validation.whole(name, getattr(self, name), 0)
+            object.__setattr__(self, name, validation.whole(name, getattr(self, name), 0))
         if self.attempts > MOST_ATTEMPTS:
             raise InvalidArgumentError(
                 "attempts",
@@ -113,8 +110,8 @@ class VotePlan(Record):
                 "Each attempt costs as much as a vote; plan several votes instead.",
             )
         checked_adjacency(self.adjacency)
-        validation.positive("epsilon", self.epsilon)
-        validation.open_unit("delta", self.delta)
+        object.__setattr__(self, "epsilon", validation.positive("epsilon", self.epsilon))
+        object.__setattr__(self, "delta", validation.open_unit("delta", self.delta))
         if self.candidates < 2:
             raise InvalidArgumentError(
                 "candidates",
@@ -157,26 +154,27 @@ class VotePlan(Record):
             InvalidArgumentError: If an argument is not allowed, ``adjacency="add_or_remove_one"``
                 among them.
         """
-        n = validation.whole("clients", clients, 1)
-        p = validation.whole("candidates", candidates, 1)
-        k = validation.whole("votes", votes, 1)
-        dropout = validation.whole("max_dropout", max_dropout)
-        colluders = validation.whole("max_colluding", max_colluding)
-        target = validation.positive("epsilon", epsilon)
-        tolerance = validation.open_unit("delta", delta)
-        tries = validation.whole("attempts", attempts, 1)
-
-        def plan(share: int) -> VotePlan:
-            return cls(n, p, k, adjacency, dropout, colluders, share, target, tolerance, tries)
-
-        honest = plan(1).honest
-        changes = SkellamDpEvent(1.0, k, p).changes(adjacency)
-        variance = smallest_variance(changes * tries, target, tolerance)
-        share = max(math.ceil(Fraction(variance) * UNITS / honest), 1)
+        least = cls(
+            clients=clients,
+            candidates=candidates,
+            votes=votes,
+            adjacency=adjacency,
+            max_dropout=max_dropout,
+            max_colluding=max_colluding,
+            share_units=1,
+            epsilon=epsilon,
+            delta=delta,
+            attempts=attempts,
+        )
+        changes = least.event.changes(adjacency) * least.attempts
+        variance = smallest_variance(changes, least.epsilon, least.delta)
+        share = max(math.ceil(Fraction(variance) * UNITS / least.honest), 1)
+        plan = replace(least, share_units=share)
         # The guarantee reads the profile from another grid: what it says is what counts.
-        while plan(share).guarantee(tries).epsilon(tolerance) > target:
+        while plan.guarantee(plan.attempts).epsilon(plan.delta) > plan.epsilon:
             share += max(share // 100_000, 1)
-        return plan(share)
+            plan = replace(least, share_units=share)
+        return plan
 
     @property
     def honest(self) -> int:
@@ -291,9 +289,7 @@ def rounded_down(exact: Fraction) -> float:
 
 def repeated(event: dp_event.DpEvent, count: int) -> dp_event.DpEvent:
     """Returns the event of so many equal votes, at least one."""
-    if count <= _LISTED:
-        return compose(*[event] * count)
-    return dp_event.SelfComposedDpEvent(event, count)
+    return event if count == 1 else dp_event.SelfComposedDpEvent(event, count)
 
 
 def checked_adjacency(value: Any) -> str:

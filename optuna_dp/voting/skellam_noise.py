@@ -95,7 +95,7 @@ def poisson_draws(rate: Fraction, size: int, random_bytes: RandomBytes) -> IntAr
     unclear = (_distance(words, upper_entries) <= 1) | (_distance(words, lower_entries) <= 1)
     unclear |= (result == table.size) | (words >= np.uint64(_TOP - 1))
     for i in np.flatnonzero(unclear):
-        result[i] = _settle(rate, int(words[i]), random_bytes)
+        result[i] = _draw_with_more_bits(rate, int(words[i]), random_bytes)
     return result
 
 
@@ -112,7 +112,7 @@ def table_of(rate: Fraction) -> WordArray:
     return table
 
 
-def _settle(rate: Fraction, word: int, random_bytes: RandomBytes) -> int:
+def _draw_with_more_bits(rate: Fraction, word: int, random_bytes: RandomBytes) -> int:
     """Returns the draw whose uniform number begins with ``word``, reading on as needed."""
     bits = _WORD
     while True:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from optuna_dp.accounting.event_words import in_words
+from optuna_dp.evidence.facts import Fact, enforced
 from optuna_dp.evidence.promises import Promise
 from optuna_dp.evidence.statement import Description
 from optuna_dp.protocol.plan import Design
@@ -79,14 +80,12 @@ class VoteDescription(Description):
         """See :class:`Description`; the same for every vote."""
         return _PROMISES
 
-    def facts(self, design: Design, guarantee: Guarantee) -> dict[str, str]:
+    def facts(self, design: Design, guarantee: Guarantee) -> list[Fact]:
+        """See :class:`Description`."""
         plan = VotePlan.from_json(design.settings["plan"])
         attempts = design.settings["attempts"]
-        protected = self.relations[plan.adjacency]
         secure = design.settings["sum"] != "plain"
-        return {
-            "What is protected": "each client as a whole: the output hardly depends on "
-            f"{protected}",
+        rows = {
             "Search": f"planned: {design.sampler}: each client votes for its {plan.votes} best of "
             f"{plan.candidates} candidates; the sum of votes is released, and its largest entry",
             "Clients": f"planned: {plan.clients} asked; the guarantee holds if at most "
@@ -95,12 +94,13 @@ class VoteDescription(Description):
             f"of variance {float(plan.share_variance):.6g}",
             "Cost": f"planned: {in_words(guarantee.event)}"
             + (f" ({attempts} attempts, all counted)" if attempts > 1 else ""),
-            "Sum": "planned: SecAgg+ with ChaCha20 masks: the server, if it follows the "
+            "Sum": "planned: secure, under ChaCha20 masks: the server, if it follows the "
             "protocol, sees nothing but the sum"
             if secure
             else "planned: plain. THE SERVER IS TRUSTED, it has seen every client's noisy vote",
             "The score": "the noisy number of votes of the chosen candidate",
         }
+        return enforced(rows)
 
 
 def guarantee_of_design(design: Design) -> Guarantee:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from optuna_dp.utilities.exact_noise import DiscreteLaplace
+from optuna_dp.utilities.sparse_vector import DiscreteLaplace
 
 
 class SeededLaplace(DiscreteLaplace):

@@ -16,11 +16,10 @@ import numpy as np
 import pytest
 from scipy import stats
 
-import optuna_dp.utilities.above_threshold as mechanism
+import optuna_dp.utilities.sparse_vector as mechanism
 from optuna_dp.utilities import DoublingPlan, Utilities, noisy_max
-from optuna_dp.utilities.above_threshold import above_threshold
 from optuna_dp.utilities.doubling import LoopState
-from optuna_dp.utilities.exact_noise import DiscreteLaplace
+from optuna_dp.utilities.sparse_vector import DiscreteLaplace, above_threshold
 from optuna_dp.utilities.utility_values import RESOLUTION
 
 from .laws import SeededLaplace, above_threshold_law

@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-import ast
-import inspect
 import math
 import sys
 from pathlib import Path
@@ -9,7 +7,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-import optuna_dp.utilities as package
 from optuna_dp.errors import InvalidArgumentError
 from optuna_dp.utilities import DoublingPlan, Utilities, propose_test
 from optuna_dp.utilities.doubling import LoopState, granules
@@ -260,24 +257,6 @@ def test_noisy_max_is_better_at_the_same_total_budget():
     rng = np.random.default_rng(0)
     utilities = rng.random((1500, 100))
     assert fidelity(utilities, simulate_noisy_max(utilities, 1.0, 10, 1500, rng)).mean() > 0.79
-
-
-def test_no_mechanism_imports_the_simulation():
-    for name in (
-        "above_threshold",
-        "doubling",
-        "exact_noise",
-        "report_noisy_max",
-        "partitions",
-        "utility_values",
-    ):
-        module = __import__(f"{package.__name__}.{name}", fromlist=["_"])
-        tree = ast.parse(inspect.getsource(inspect.getmodule(module)))
-        words = {getattr(node, "module", None) for node in ast.walk(tree)}
-        assert "simulated_loops" not in words
-        assert "random" not in {
-            node.attr for node in ast.walk(tree) if isinstance(node, ast.Attribute)
-        }
 
 
 def test_state_is_data():

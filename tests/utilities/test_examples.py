@@ -35,20 +35,14 @@ def test_the_four_figures_are_there():
 
 def test_the_page_of_proofs_has_the_sections_that_the_code_names():
     page = (ROOT / "docs" / "explanation" / "propose-test.md").read_text(encoding="utf-8")
-    for section in (
-        "### Whole numbers",
-        "### At most 2n - 1 iterations",
-        "### Composition",
-        "## What the papers claim",
-    ):
-        assert section in page
     sources = (ROOT / "optuna_dp" / "utilities").glob("*.py")
     named = {
         word
         for path in sources
         for word in re.findall(r"propose-test\.md, \"([^\"]+)\"", path.read_text("utf-8"))
     }
-    assert named == {"Whole numbers"}
+    assert named
+    assert all(f"# {section}\n" in page for section in named)
 
 
 @pytest.mark.slow

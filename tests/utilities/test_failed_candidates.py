@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import optuna
 import pytest
 from optuna.trial import TrialState
@@ -13,12 +11,7 @@ from optuna_dp.errors import (
     PlanError,
     ReleaseRefusedError,
 )
-from optuna_dp.utilities.choice import CHOICE_KEY
-from utilities.utility_support import MAKERS, SPACE, mean_utility
-
-
-def choice_trials(study: optuna.Study) -> list[Any]:
-    return [t for t in study.trials if CHOICE_KEY in t.system_attrs]
+from utilities.utility_support import MAKERS, SPACE, choice_trials, mean_utility
 
 
 @pytest.mark.parametrize("failure", [RuntimeError("bad record"), optuna.TrialPruned()])
@@ -41,81 +34,39 @@ def test_a_candidate_that_failed_blocks_the_choice(failure: Exception, early: bo
     assert choice_trials(study) == []
 
 
-def reported(trial: optuna.Trial) -> float:
-    return odp.report_utilities(trial, [mean_utility(trial) / 2] * 10)
-
-
-def one_failed(failure: Exception, at: int = 4, early: bool = False) -> optuna.Study:
-    """A study whose candidate ``at``, the best, has failed after it began."""
-
-    def objective(trial: optuna.Trial) -> float:
-        if trial.number == at and early:
-            raise failure
-        value = mean_utility(trial)
-        if trial.number == at:
-            raise failure
-        return odp.report_utilities(trial, [value] * 10)
-
-    sampler = MAKERS["noisy_max"](SPACE, n_partitions=10, epsilon=2000.0)
-    study = optuna.create_study(direction="maximize", sampler=sampler)
-    study.optimize(objective, catch=(RuntimeError, ReleaseRefusedError))
-    return study
-
-
-@pytest.mark.parametrize("failure", [RuntimeError("bad record"), optuna.TrialPruned()])
-def test_a_candidate_that_failed_can_be_evaluated_again(failure: Exception) -> None:
-    """By a heartbeat while its worker lived, for a bug, by hand: nothing was spent by then."""
-    study = one_failed(failure)
-    with pytest.raises(ReleaseRefusedError, match=r"Trial 4.*Evaluate its candidate again"):
-        odp.release(study)
-    failed = study.trials[4]
-    assert failed.params == {"x": pytest.approx(0.4)}
-    odp.report_utilities(failed, [1.0] * 10, study=study)
-    odp.report_utilities(failed, [0.0] * 10, study=study)  # Too late: the first one counts.
-    assert odp.release(study).params == {"x": pytest.approx(0.4)}
-    assert odp.release(study).params == {"x": pytest.approx(0.4)}
-    assert len(choice_trials(study)) == 1
-
-
-def test_a_worker_whose_trial_a_heartbeat_failed_reports_all_the_same() -> None:
+def test_a_candidate_that_has_failed_takes_no_utilities() -> None:
+    """Neither for a trial that failed, nor from a worker whose trial a heartbeat failed."""
     sampler = MAKERS["noisy_max"](SPACE, n_partitions=10, epsilon=2000.0)
     study = optuna.create_study(direction="maximize", sampler=sampler)
     alive = study.ask()
-    alive.suggest_float("x", 0, 1, step=0.1)
+    mean_utility(alive)
     study._storage.set_trial_state_values(alive._trial_id, TrialState.FAIL)
-    study.optimize(reported, catch=(ReleaseRefusedError,))
-    odp.report_utilities(alive, [1.0] * 10)
-    assert odp.release(study).params == {"x": pytest.approx(alive.params["x"])}
-
-
-def test_what_cannot_be_evaluated_again() -> None:
-    failure = RuntimeError("bad record")
-    study = one_failed(failure, early=True)
-    with pytest.raises(PlanError, match="before it asked for a parameter"):
-        odp.report_utilities(study.trials[4], [1.0] * 10, study=study)
-    study = one_failed(failure)
-    with pytest.raises(PlanError, match="not a candidate that began and failed"):
-        odp.report_utilities(study.trials[3], [1.0] * 10, study=study)
-    study = optuna.create_study(
-        direction="maximize",
-        sampler=MAKERS["noisy_max"](SPACE, n_partitions=10, epsilon=2000.0),
-    )
-    trial = study.ask()
-    mean_utility(trial)
-    study.tell(trial, state=TrialState.FAIL)
-    with pytest.raises(PlanError, match="only after all others have begun"):
+    with pytest.raises(PlanError, match=r"Trial 0 has ended.*new study"):
+        odp.report_utilities(alive, [1.0] * 10)
+    with pytest.raises(PlanError, match=r"Trial 0 has ended.*new study"):
         odp.report_utilities(study.trials[0], [1.0] * 10, study=study)
-    study.optimize(mean_utility, catch=(ReleaseRefusedError,))
-    with pytest.raises(PlanError, match="cannot be mixed"):
-        odp.report_utilities(study.trials[0], [1.0] * 10, study=study)
-    assert choice_trials(study) == []
 
 
-def test_second_evaluations_of_another_study_are_not_taken() -> None:
-    """A copy keeps the plan; another study's trial, added by hand, has another nonce."""
-    first = one_failed(RuntimeError("bad record"))
-    odp.report_utilities(first.trials[4], [1.0] * 10, study=first)
-    other = one_failed(RuntimeError("bad record"))
-    other.add_trial(first.trials[-1])
-    with pytest.raises(ReleaseRefusedError, match=r"Trial 4.*no utility"):
-        odp.release(other)
+def test_a_new_study_of_the_same_candidates_takes_scores_that_were_kept() -> None:
+    """What the page recommends after a failure: nothing is computed twice."""
+    computed: list[float] = []
+    kept: dict[float, list[float]] = {}
+
+    def objective(trial: optuna.Trial) -> float:
+        x = trial.suggest_float("x", 0.0, 1.0, step=0.1)
+        if x not in kept:
+            computed.append(x)
+            if len(computed) == 5:
+                raise RuntimeError("out of memory")
+            kept[x] = [1.0 - abs(x - 0.4)] * 10
+        return odp.report_utilities(trial, kept[x])
+
+    def study() -> optuna.Study:
+        sampler = MAKERS["noisy_max"](SPACE, n_partitions=10, epsilon=2000.0)
+        return optuna.create_study(direction="maximize", sampler=sampler)
+
+    study().optimize(objective, catch=(RuntimeError, ReleaseRefusedError))
+    again = study()
+    again.optimize(objective)
+    assert len(computed) == 12  # Eleven candidates, one of which failed.
+    assert odp.release(again).params == {"x": pytest.approx(0.4)}

@@ -25,7 +25,7 @@ def test_a_training_that_follows_decides_the_noise_and_the_plan_records_it() -> 
     assert whole.event == odp.compose(odp.bounded_range(1.0), training)
     pure = odp.Guarantee(odp.compose(odp.pure_dp(1.0), training))
     assert whole.epsilon(1e-5) < 0.9 * pure.epsilon(1e-5)
-    plan = read_plan(study._storage, study._study_id)
+    plan = read_plan(study)
     assert plan is not None
     assert plan.design.settings["mechanism"] == {"epsilon": 1.0, "noise": "gumbel"}
 
@@ -33,7 +33,7 @@ def test_a_training_that_follows_decides_the_noise_and_the_plan_records_it() -> 
 def test_a_choice_alone_has_exponential_noise() -> None:
     study = run(MAKERS["noisy_max"](SPACE))
     assert odp.release(study).guarantee.event == odp.pure_dp(1.0)
-    plan = read_plan(study._storage, study._study_id)
+    plan = read_plan(study)
     assert plan is not None
     assert plan.design.settings["mechanism"] == {"epsilon": 1.0, "noise": "exponential"}
 

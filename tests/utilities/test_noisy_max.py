@@ -13,7 +13,7 @@ from optuna_dp.utilities import NoisyMaxPlan, Utilities, noisy_max
 from optuna_dp.utilities.report_noisy_max import better_noise, measurement
 from optuna_dp.utilities.utility_values import RESOLUTION
 
-from .test_above_threshold import pvalue
+from .test_sparse_vector import pvalue
 
 
 def exponential_max_law(values, scale):

@@ -15,8 +15,8 @@ from optuna_dp.errors import (
     PlanError,
     ReleaseRefusedError,
 )
+from optuna_dp.protocol.entries import CHOICE
 from optuna_dp.utilities import NoiseWarning
-from optuna_dp.utilities.choice import CHOICE_KEY
 from utilities.utility_support import (
     BOTH,
     MAKERS,
@@ -54,7 +54,7 @@ def test_a_seed_does_not_make_the_choice() -> None:
     """Ten choices of one in 30 that nothing tells apart: all the same once in 10**13."""
     sampler = MAKERS["noisy_max"](SPACE, candidates=30, n_partitions=2, resolve=1e9, seed=3)
     studies = [run(sampler, lambda t: 0.0 * t.suggest_float("x", 0, 1)) for _ in range(10)]
-    records = [t.system_attrs[CHOICE_KEY] for study in studies for t in choice_trials(study)]
+    records = [t.system_attrs[CHOICE.key] for study in studies for t in choice_trials(study)]
     assert len({tuple(record["answers"]) for record in records}) > 1
 
 

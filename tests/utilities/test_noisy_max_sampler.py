@@ -17,8 +17,9 @@ from optuna_dp.errors import (
     ReleaseRefusedError,
     UnfinishedStudyError,
 )
+from optuna_dp.protocol.entries import CHOICE
 from optuna_dp.protocol.records import read_plan
-from optuna_dp.utilities.choice import CHOICE_KEY, choices, settle
+from optuna_dp.utilities.choice import make_choice, recorded_choices
 from utilities.utility_support import (
     BOTH,
     GRID,
@@ -135,26 +136,26 @@ def test_the_choice_is_random() -> None:
 def test_of_two_choices_made_at_once_everybody_takes_the_same() -> None:
     """A worker that read the storage before the other wrote makes a choice that nobody takes."""
     study = run(MAKERS["propose_test"](SPACE), n_trials=len(GRID))
-    plan = read_plan(study._storage, study._study_id)
+    plan = read_plan(study)
     assert plan is not None
-    first = settle(study, plan, 0)
+    first = make_choice(study, plan)
     template = optuna.trial.create_trial(
         state=TrialState.FAIL,
-        system_attrs={CHOICE_KEY: {**first.to_json(), "answers": [], "chosen": 0}},
+        system_attrs={CHOICE.key: {**first.to_json(), "answers": [], "chosen": 0}},
     )
     study.add_trial(template)
-    assert settle(study, plan, 0) == first
-    assert choices(study.trials, plan) == {0: first}
+    assert make_choice(study, plan) == first
+    assert recorded_choices(study.trials, plan)[0] == first
     assert odp.release(study).params == study.trials[first.chosen or 0].params
 
 
 def test_a_worker_that_dies_before_it_has_recorded_the_choice(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    from optuna_dp.utilities import choice as utility_choice
+    from optuna_dp.utilities import doubling
 
     study = run(MAKERS["propose_test"](SPACE), n_trials=len(GRID))
-    real, calls = utility_choice.above_threshold, []
+    real, calls = doubling.above_threshold, []
 
     def dies(*arguments: Any) -> int | None:
         calls.append(1)
@@ -162,7 +163,7 @@ def test_a_worker_that_dies_before_it_has_recorded_the_choice(
             raise KeyboardInterrupt
         return real(*arguments)
 
-    monkeypatch.setattr(utility_choice, "above_threshold", dies)
+    monkeypatch.setattr(doubling, "above_threshold", dies)
     with pytest.raises(KeyboardInterrupt):
         odp.release(study)
     assert choice_trials(study) == []  # Nothing was seen, so nothing was spent.

@@ -16,12 +16,7 @@ from optuna_dp.utilities import (
     Utilities,
     plan_utilities,
 )
-from optuna_dp.utilities.above_threshold import above_threshold
-from optuna_dp.utilities.partitions_needed import (
-    above_threshold_error,
-    loop_error,
-    noisy_max_error,
-)
+from optuna_dp.utilities.sparse_vector import above_threshold, above_threshold_error
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "examples" / "propose_test"))
 
@@ -52,7 +47,7 @@ def test_the_above_threshold_error_holds_and_is_below_the_textbooks(s):
 
 def test_the_noisy_max_error_holds_and_is_of_the_right_order():
     s, k, epsilon, beta, runs = 50, 20, 1.0, 0.1, 20_000
-    error = noisy_max_error(s, epsilon, beta).at(k)
+    error = NoisyMaxPlan(epsilon).error(s, beta).at(k)
     assert error == pytest.approx(2 * math.log(s / beta) / (k * epsilon), rel=1e-4)
     rng = np.random.default_rng(0)
     for share in (1.0, 0.3):
@@ -67,21 +62,21 @@ def test_the_noisy_max_error_holds_and_is_of_the_right_order():
 @pytest.mark.parametrize("s", [1, 10, 100])
 def test_the_error_of_the_whole_loop_holds(s):
     plan, beta, runs = DoublingPlan(0.1, granularity=0.02), 0.1, 4000
-    k = loop_error(plan, s, beta).partitions(0.2)
+    k = plan.error(s, beta).partitions(0.2)
     rng = np.random.default_rng(0)
     utilities = rng.uniform(0, 1, (runs, s))
     utilities[:, 0] = 0.9
     loops = simulate_loops(utilities, plan, k, runs, rng)
     chosen = np.where(loops.choice >= 0, utilities[np.arange(runs), loops.choice], 0.0)
-    failures = np.sum(utilities.max(axis=1) - chosen > loop_error(plan, s, beta).at(k))
+    failures = np.sum(utilities.max(axis=1) - chosen > plan.error(s, beta).at(k))
     assert at_most(failures, runs, beta)
 
 
 def test_the_partitions_named_are_enough_and_one_less_is_not():
-    for bound in (loop_error(DoublingPlan(0.1), 100), noisy_max_error(100, 1.0)):
+    for bound in (DoublingPlan(0.1).error(100), NoisyMaxPlan(1.0).error(100)):
         k = bound.partitions(0.05)
         assert bound.at(k) <= 0.05 < bound.at(k - 1)
-    assert noisy_max_error(2, 1e9).partitions(0.9) == 2
+    assert NoisyMaxPlan(1e9).error(2).partitions(0.9) == 2
 
 
 def test_the_papers_settings_draw_a_warning_that_names_the_remedy():

@@ -11,7 +11,7 @@ from optuna.distributions import FloatDistribution
 from optuna.trial import Trial
 
 import optuna_dp as odp
-from optuna_dp.utilities.choice import CHOICE_KEY
+from optuna_dp.protocol.entries import CHOICE
 
 K = 20_000
 SPACE = {"x": FloatDistribution(0.0, 1.0, step=0.1)}
@@ -47,4 +47,4 @@ def evaluated(study: optuna.Study) -> list[optuna.trial.FrozenTrial]:
 
 def choice_trials(study: optuna.Study) -> list[optuna.trial.FrozenTrial]:
     """The trials that hold a private choice."""
-    return [t for t in study.trials if CHOICE_KEY in t.system_attrs]
+    return [t for t in study.trials if CHOICE.key in t.system_attrs]

@@ -3,7 +3,6 @@ from __future__ import annotations
 import itertools
 import math
 from fractions import Fraction
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -150,10 +149,3 @@ def test_attempts_compose() -> None:
     assert once < twice < 2 * once
     # Two sums of ten changed entries are one sum of twenty.
     assert twice == pytest.approx(skellam.vote_epsilon(plan().variance, 20, 1e-5), rel=1e-4)
-
-
-def test_the_proofs_have_a_page() -> None:
-    page = Path(__file__).parents[2] / "docs" / "explanation" / "voting.md"
-    text = page.read_text()
-    for heading in ("Sensitivity", "The noise", "What it costs", "Drawing it exactly"):
-        assert f"## {heading}\n" in text

@@ -5,19 +5,52 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Literal
 
 from optuna.distributions import BaseDistribution
 
 from optuna_dp.errors import InvalidArgumentError
+from optuna_dp.json_records import Record, stored
 from optuna_dp.models.given_points import to_internal
 from optuna_dp.models.grid import grid_of
 from optuna_dp.models.space import check_space
 from optuna_dp.protocol.plan import canonical_json
-from optuna_dp.utilities.settings import CandidateSource
 from optuna_dp.validation import whole
 
-MOST = 1_000_000
+_MOST_CANDIDATES = 1_000_000
+
+Kind = Literal["grid", "list", "drawn"]
+_WORDS: dict[Kind, str] = {
+    "grid": "every point of a finite search space",
+    "list": "a list fixed beforehand",
+    "drawn": "independent draws from the search space",
+}
+
+
+@dataclass(frozen=True)
+class CandidateSource(Record):
+    """Where the candidates come from.
+
+    Attributes:
+        kind: Every point of a grid, a list, or independent draws.
+        count: Number of candidates, at least 1.
+        digest: SHA-256 of the list of candidates, if there is one.
+    """
+
+    described_as: ClassVar[str] = "The record of candidates in the study's plan"
+
+    kind: Kind
+    count: int
+    digest: str | None = field(default=None, metadata=stored(key="sha256"))
+
+    def __post_init__(self) -> None:
+        whole("count", self.count, 1)
+
+    def words(self) -> str:
+        """Returns the source as the privacy statement names it."""
+        words = f"{self.count}: {_WORDS[self.kind]}"
+        return f"{words}, SHA-256 {self.digest}" if self.digest else words
 
 
 # Where candidates come from; and which they are, slot by slot, unless each is drawn when its trial
@@ -25,7 +58,7 @@ MOST = 1_000_000
 Candidates = tuple[CandidateSource, list[dict[str, Any]] | None]
 
 
-def candidate_list(
+def candidates_of(
     search_space: Mapping[str, BaseDistribution] | None,
     candidates: Sequence[Mapping[str, Any]] | int | None,
 ) -> Candidates:
@@ -44,8 +77,8 @@ def candidate_list(
                 "without a search_space there is no grid to make",
                 "Give search_space, a list of candidates, or candidates=<number of draws>.",
             )
-        return _fixed("grid", grid_of(search_space, MOST))
-    if isinstance(candidates, (Sequence, tuple)) and not isinstance(candidates, (str, bytes)):
+        return _fixed("grid", grid_of(search_space, _MOST_CANDIDATES))
+    if isinstance(candidates, Sequence) and not isinstance(candidates, (str, bytes)):
         return _listed(search_space, candidates)
     if isinstance(candidates, bool) or not hasattr(candidates, "__index__"):
         raise InvalidArgumentError(
@@ -54,12 +87,12 @@ def candidate_list(
             "it must be a list of dicts, a number of draws, or None for a grid",
         )
     count = whole("candidates", candidates, 1)
-    if count > MOST:
-        raise InvalidArgumentError("candidates", count, f"it must be at most {MOST}")
+    if count > _MOST_CANDIDATES:
+        raise InvalidArgumentError("candidates", count, f"it must be at most {_MOST_CANDIDATES}")
     return CandidateSource("drawn", count), None
 
 
-def _fixed(kind: str, points: list[dict[str, Any]]) -> Candidates:
+def _fixed(kind: Kind, points: list[dict[str, Any]]) -> Candidates:
     digest = hashlib.sha256(canonical_json(points).encode()).hexdigest()
     return CandidateSource(kind, len(points), digest), points
 

@@ -9,9 +9,8 @@ from scipy import stats
 
 from optuna_dp.errors import InvalidArgumentError
 from optuna_dp.utilities import Utilities
-from optuna_dp.utilities import above_threshold as mechanism
-from optuna_dp.utilities.above_threshold import above_threshold
-from optuna_dp.utilities.exact_noise import DiscreteLaplace, laplace_for
+from optuna_dp.utilities import sparse_vector as mechanism
+from optuna_dp.utilities.sparse_vector import DiscreteLaplace, above_threshold, laplace_for
 from optuna_dp.utilities.utility_values import RESOLUTION
 
 from .laws import SeededLaplace, above_threshold_law
