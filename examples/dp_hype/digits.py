@@ -55,7 +55,7 @@ def private_choices(n: int, epsilon: float, votes: int) -> list[int]:
             epsilon=epsilon,
             delta=DELTA,
             direction="maximize",
-            secure_aggregation=PlainSum(),  # the sum is the same; SecAgg+ costs time only
+            secure_aggregation=PlainSum(),  # the sum is the same; a secure one costs time only
             progress=lambda text: None,
         )
         chosen.append(vote.start(grid, grid.server_context()).params["candidate"])

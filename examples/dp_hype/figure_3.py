@@ -22,13 +22,13 @@ from optuna_dp.federated import (
     FederatedVote,
     InProcessGrid,
     PlainSum,
-    SecAggPlus,
+    SecureSum,
     VotePolicy,
     voter,
 )
 
 K = 5
-WAYS = {"plain": PlainSum(), "secure": SecAggPlus(), "a quarter": SecAggPlus(shares=0.25)}
+WAYS = {"plain": PlainSum(), "secure": SecureSum()}
 
 app = ClientApp()
 

@@ -9,25 +9,29 @@ import logging
 import math
 import secrets
 from collections.abc import Callable, Sequence
-from typing import TypeVar, cast
+from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
-from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Error, Message, RecordDict
+from flwr.app import ConfigRecord, Context, Error, Message, RecordDict
 from flwr.clientapp import ClientApp
 from flwr.clientapp.typing import ClientAppCallable
-from flwr.common import ndarrays_to_parameters
 from flwr.common.constant import ErrorCode
-from flwr.common.typing import Code, FitRes, Status
-from flwr.compat.common import recorddict_compat
 from optuna.trial import FixedTrial
 
 from optuna_dp.accounting.kinds.skellam import SkellamDpEvent
 from optuna_dp.arrays import IntArray
-from optuna_dp.errors import InvalidArgumentError, OptunaDPError
-from optuna_dp.federated import masks, secure_messages
+from optuna_dp.errors import Described, InvalidArgumentError, OptunaDPError
 from optuna_dp.federated.ledger import Answer, FileLedger, Ledger, StateLedger, now
 from optuna_dp.federated.policy import NODE_CONFIG_KEY, RUN_LEDGER, View, VotePolicy
-from optuna_dp.federated.query import VOTE_RECORD, Params, VoteQuery, VoteRefusedError
+from optuna_dp.federated.query import (
+    PLAIN_RECORD,
+    SECURE_RECORD,
+    Params,
+    VoteQuery,
+    VoteRefusedError,
+)
+from optuna_dp.federated.secure_client import Session, query_text, set_up_view
 from optuna_dp.voting.ballots import ballot
 from optuna_dp.voting.skellam_noise import Skellam
 
@@ -38,6 +42,7 @@ _STATE = "optuna_dp_vote"
 _REFUSED = "refused"
 
 Evaluation = Callable[[Params, Context], float]
+Stage = Callable[[ConfigRecord, Context], bytes | list[bytes]]
 # Called with the parameters and the context, or as an objective of Optuna with a trial.
 Objective = TypeVar("Objective", bound=Callable[..., float])
 
@@ -60,12 +65,12 @@ def voter(
     without a ledger, it answers nothing.
 
     Guarantees:
-        * Nothing leaves but the noisy vector of votes, masked under SecAgg+: no losses, no
+        * Nothing leaves but the noisy vector of votes, masked in a secure sum: no losses, no
           accuracies, no number of records, and no text of an exception. A refusal is one line in
           the client's log, and the word "refused" for the server.
         * What the answers cost is within the limits, and written down before they leave
           (:class:`.VotePolicy`).
-        * Under SecAgg+ everybody whose share of the noise is counted was asked the very same:
+        * In a secure sum everybody whose share of the noise is counted was asked the very same:
           plan, candidates, name and run of the vote, set-up, clients and keys.
         * The noise is drawn on the client, from the operating system's entropy, afresh for every
           attempt, before anything is sent.
@@ -73,7 +78,7 @@ def voter(
           the ballot always has k ones. Ctrl-C alone stops a client.
 
     Args:
-        app: The client app. Messages "query.vote" and "query.vote_secagg" are taken; training
+        app: The client app. Messages "query.vote" and "query.vote_secure" are taken; training
             and evaluation stay free.
         max_epsilon: Short for ``policy=VotePolicy(max_epsilon=max_epsilon, ledger=ledger)``.
         ledger: Only with ``max_epsilon``: a file, or ``"run"``.
@@ -101,56 +106,169 @@ def voter(
         )
 
     def register(objective: Objective) -> Objective:
-        evaluate = evaluation_of(objective)
-
-        def plain(message: Message, context: Context) -> Message:
-            text = secure_messages.query_text(message)
-            clients = VoteQuery.from_json(text).plan.clients  # of whom nothing can be seen
-            view = View(False, clients, clients, 0, False)
-            vote = answer_to(text, view, secrets.token_hex(16), evaluate, context, policy)
-            return Message(
-                RecordDict({VOTE_RECORD: ArrayRecord({"sum": Array(vote)})}), reply_to=message
-            )
-
-        def secure(message: Message, context: Context) -> Message:
-            def vote(question: Message, node_context: Context) -> Message:
-                text, view = (
-                    secure_messages.query_of(node_context),
-                    secure_messages.seen(node_context),
-                )
-                answer_name = f"vote {secure_messages.sum_name(node_context)}"
-                return _as_fit_result(
-                    answer_to(text, view, answer_name, evaluate, node_context, policy), question
-                )
-
-            secure_messages.check(message, context)
-            stage = secure_messages.stage_of(message)
-            if stage == "setup":  # judged before a key is made for it
-                query = VoteQuery.from_json(secure_messages.query_text(message))
-                _charge(query, secure_messages.promised(message), _policies(context, policy))
-            elif stage in ("share_keys", "unmask"):
-                _once(stage, context, policy)
-            if stage == "share_keys":
-                secure_messages.sort_keys(message)
-            token = masks.view.set(secure_messages.view_of(message, context))
-            try:
-                if stage == "collect_masked_vectors":
-                    # Flower votes first and reads the others' shares then: it is charged by then.
-                    secure_messages.check_shares(message, context)
-                reply = masks.client_module().secaggplus_mod(message, context, vote)
-            finally:
-                masks.view.reset(token)
-            if stage == "setup":
-                secure_messages.remember(message, context)
-                name = secure_messages.set_up_name(context)
-                _ledger(context, _policies(context, policy)).begin(name)
-            return cast(Message, reply)
-
-        app.query("vote")(_discreet(plain))
-        app.query("vote_secagg")(_discreet(secure))
+        client = Voter(evaluation_of(objective), policy)
+        app.query("vote")(_discreet(client.plain))
+        app.query("vote_secure")(_discreet(client.secure))
         return objective
 
     return register
+
+
+@dataclass(frozen=True)
+class Voter:
+    """Answers the messages of votes, within the limits of the node and of the app."""
+
+    evaluate: Evaluation
+    policy: VotePolicy | None
+
+    def plain(self, message: Message, context: Context) -> Message:
+        """Answers a plain sum, whose server sees the noisy vote."""
+        text = query_text(_record(message, PLAIN_RECORD))
+        clients = VoteQuery.from_json(text).plan.clients  # nothing of them can be seen
+        vote = self.vote(text, View(False, clients, 0), secrets.token_hex(16), context)
+        return _reply(message, PLAIN_RECORD, "vote", vote.astype("<i8").tobytes())
+
+    def secure(self, message: Message, context: Context) -> Message:
+        """Answers one stage of a secure sum."""
+        request = _record(message, SECURE_RECORD)
+        stages: dict[object, tuple[str, Stage]] = {
+            "set_up": ("keys", self._set_up),
+            "share": ("letters", self._share),
+            "vote": ("masked", self._masked_vote),
+            "open": ("shares", self._open),
+        }
+        stage = stages.get(request.get("stage"))
+        if stage is None:
+            raise VoteRefusedError("the message of the secure sum names no stage")
+        entry, answer = stage
+        return _reply(message, SECURE_RECORD, entry, answer(request, context))
+
+    def _set_up(self, request: ConfigRecord, context: Context) -> list[bytes]:
+        limits = Limits.of(context, self.policy)
+        # The query is judged before a key is made for it.
+        limits.charge(VoteQuery.from_json(query_text(request)), set_up_view(request))
+        session = Session.set_up(request, context)
+        session.keep(context)
+        limits.ledger.begin(session.label)
+        return session.public_keys
+
+    def _share(self, request: ConfigRecord, context: Context) -> list[bytes]:
+        session = Session.kept(context).introduced(request)
+        # Shares of one secret for two lists of clients could give its masks away.
+        Limits.of(context, self.policy).ledger.take(session.label, "share")
+        session, letters = session.with_own_shares()
+        session.keep(context)
+        return letters
+
+    def _masked_vote(self, request: ConfigRecord, context: Context) -> bytes:
+        session = Session.kept(context).with_shares_of(request)
+        view = View(True, session.clients, session.threshold)
+        vote = self.vote(session.query, view, f"vote {session.view.hex()}", context)
+        session.keep(context)
+        return session.masked(vote)
+
+    def _open(self, request: ConfigRecord, context: Context) -> list[bytes]:
+        session = Session.kept(context)
+        shares = session.opened(request)
+        # Two answers about who was lost could give away both masks of a client.
+        Limits.of(context, self.policy).ledger.take(session.label, "open")
+        return shares
+
+    def vote(self, text: str, view: View, once: str, context: Context) -> IntArray:
+        """Returns the noisy vote, if every limit allows it, once it has been written down.
+
+        Args:
+            text: The query.
+            view: What was seen of the vote.
+            once: A name of the sum: the client answers it once.
+            context: Flower's.
+        """
+        query, limits = VoteQuery.from_json(text), Limits.of(context, self.policy)
+        digest = _digest(text)
+        answer = Answer(
+            once=once,
+            time=now(),
+            run=context.run_id,
+            vote=query.vote,
+            query=digest,
+            plan=_digest(json.dumps(query.plan.to_json(), sort_keys=True)),
+            attempts=query.plan.attempts,
+            event=limits.charge(query, view),
+            clients=view.clients,
+            share_units=query.plan.share_units,
+            server=limits.policies[0].server,
+        )
+        limits.write(answer, draft=True)  # before hours of work for nothing
+        ballot_of_client = _ballot(query, digest, self.evaluate, context)
+        noise = Skellam(query.plan.share_variance).draw(len(query.candidates))
+        limits.write(answer)
+        return ballot_of_client + noise
+
+
+@dataclass(frozen=True)
+class Limits:
+    """The policies of a client, all of which have to agree, and its ledger."""
+
+    policies: Sequence[VotePolicy]
+    ledger: Ledger
+
+    @classmethod
+    def of(cls, context: Context, app_policy: VotePolicy | None) -> Limits:
+        """Returns the limits of the node and of the app.
+
+        Raises:
+            VoteRefusedError: If there is no policy, or none that names a ledger.
+        """
+        path = context.node_config.get(NODE_CONFIG_KEY)
+        node = None if path is None else VotePolicy.from_file(str(path))
+        policies = [policy for policy in (node, app_policy) if policy is not None]
+        if not policies:
+            raise VoteRefusedError(
+                f"this client has no limits: name a file as {NODE_CONFIG_KEY!r} in the node's "
+                "configuration, or give voter(max_epsilon=...)"
+            )
+        ledgers = [policy.ledger for policy in policies if policy.ledger is not None]
+        if not ledgers:
+            raise VoteRefusedError(
+                "this client has no ledger, and whoever starts runs could ask it in each of them: "
+                "name a file as the policy's ledger, or say ledger='run' if its limits are for "
+                "one run only"
+            )
+        files = [ledger for ledger in ledgers if ledger != RUN_LEDGER]
+        return cls(policies, FileLedger(files[0]) if files else StateLedger(context))
+
+    def charge(self, query: VoteQuery, view: View) -> SkellamDpEvent:
+        """Returns the dearest charge: policies may differ in what they think of the server.
+
+        Raises:
+            VoteRefusedError: If it is not within the limits.
+        """
+        events = (policy.charge(query, view) for policy in self.policies)
+        return min(events, key=lambda event: float(event.variance))
+
+    def write(self, answer: Answer, *, draft: bool = False) -> None:
+        """Writes an answer down if every policy allows it; a draft is only judged.
+
+        Raises:
+            VoteRefusedError: If it is not allowed.
+        """
+
+        def check(answers: Sequence[Answer]) -> None:
+            for policy in self.policies:
+                policy.check_answers(answers)
+
+        self.ledger.append(answer, check, write=not draft)
+
+
+def _record(message: Message, name: str) -> ConfigRecord:
+    record = message.content.config_records.get(name)
+    if record is None:
+        raise VoteRefusedError("the message holds no vote")
+    return record
+
+
+def _reply(message: Message, record: str, entry: str, value: bytes | list[bytes]) -> Message:
+    return Message(RecordDict({record: ConfigRecord({entry: value})}), reply_to=message)
 
 
 def evaluation_of(objective: Callable[..., float]) -> Evaluation:
@@ -170,7 +288,7 @@ def evaluation_of(objective: Callable[..., float]) -> Evaluation:
     if len(required) != 1:
         raise InvalidArgumentError(
             "objective",
-            f"a function of {', '.join(required) or 'nothing'}",
+            Described(f"a function of {', '.join(required) or 'nothing'}"),
             "it must take (params, context), or a trial alone",
         )
 
@@ -203,89 +321,11 @@ def _discreet(handler: ClientAppCallable) -> ClientAppCallable:
     return handle
 
 
-def _policies(context: Context, app_policy: VotePolicy | None) -> list[VotePolicy]:
-    """The node's and the app's; every one of them has to agree."""
-    path = context.node_config.get(NODE_CONFIG_KEY)
-    node = None if path is None else VotePolicy.from_file(str(path))
-    policies = [policy for policy in (node, app_policy) if policy is not None]
-    if not policies:
-        raise VoteRefusedError(
-            f"this client has no limits: name a file as {NODE_CONFIG_KEY!r} in the node's "
-            "configuration, or give voter(max_epsilon=...)"
-        )
-    if all(policy.ledger is None for policy in policies):
-        raise VoteRefusedError(
-            "this client has no ledger, and whoever starts runs could ask it in each of them: "
-            "name a file as the policy's ledger, or say ledger='run' if its limits are for one "
-            "run only"
-        )
-    return policies
-
-
-def _ledger(context: Context, policies: Sequence[VotePolicy]) -> Ledger:
-    """The first file that is named; else the run's state."""
-    files = [p.ledger for p in policies if p.ledger is not None and p.ledger != RUN_LEDGER]
-    return FileLedger(files[0]) if files else StateLedger(context)
-
-
-def _charge(query: VoteQuery, view: View, policies: Sequence[VotePolicy]) -> SkellamDpEvent:
-    """The dearest of what the policies count; they may differ in what they think of the server."""
-    return min((p.charge(query, view) for p in policies), key=lambda e: float(e.variance))
-
-
-def answer_to(
-    text: str,
-    view: View,
-    answer_name: str,
-    objective: Evaluation,
-    context: Context,
-    app_policy: VotePolicy | None,
-) -> IntArray:
-    """Returns the noisy vote, if every limit allows it, once it has been written down."""
-    query, policies = VoteQuery.from_json(text), _policies(context, app_policy)
-    event, server = _charge(query, view, policies), policies[0].server
-    digest, plan = _digest(text), _digest(json.dumps(query.plan.to_json(), sort_keys=True))
-    answer = Answer(
-        once=answer_name,
-        time=now(),
-        run=context.run_id,
-        vote=query.vote,
-        query=digest,
-        plan=plan,
-        attempts=query.plan.attempts,
-        event=event,
-        clients=view.clients,
-        share_units=query.plan.share_units,
-        server=server,
-    )
-
-    def check(answers: Sequence[Answer]) -> None:
-        for policy in policies:
-            policy.check_answers(answers)
-
-    ledger = _ledger(context, policies)
-    ledger.append(answer, check, write=False)  # before hours of work for nothing
-    own_ballot = _own_ballot(query, digest, objective, context)
-    noise = Skellam(query.plan.share_variance).draw(len(query.candidates))
-    ledger.append(answer, check)
-    return own_ballot + noise
-
-
-def _once(stage: str, context: Context, app_policy: VotePolicy | None) -> None:
-    """Writes down a step that is taken once in a set-up.
-
-    Shares of one secret for two lists of clients, or two answers about who has dropped out, could
-    give away both masks of a client.
-    """
-    ledger = _ledger(context, _policies(context, app_policy))
-    ledger.take(secure_messages.set_up_name(context), stage)
-
-
 def _digest(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def _own_ballot(
+def _ballot(
     query: VoteQuery,
     digest: str,
     objective: Evaluation,
@@ -314,14 +354,3 @@ def _score(objective: Evaluation, params: Params, context: Context) -> float:
             "A candidate failed on this client and counts as the worst.", exc_info=True
         )
         return math.nan
-
-
-def _as_fit_result(vote: IntArray, question: Message) -> Message:
-    """The shape that Flower's SecAgg+ reads; the weight is one for everybody."""
-    result = FitRes(
-        status=Status(Code.OK, ""),
-        parameters=ndarrays_to_parameters([vote.astype(np.float64)]),
-        num_examples=1,
-        metrics={},
-    )
-    return Message(recorddict_compat.fitres_to_recorddict(result, False), reply_to=question)

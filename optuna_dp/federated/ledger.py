@@ -90,9 +90,10 @@ def now() -> str:
     return datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
 
 
+# Raises VoteRefusedError if it does not allow these answers, the last of which is to be written.
 Check = Callable[[Sequence[Answer]], None]
 
-
+# The steps that were taken in each of the latest set-ups, by the name of the set-up.
 SetUps = dict[str, list[str]]
 
 
@@ -326,15 +327,19 @@ def taken(set_ups: SetUps, name: str, step: str) -> SetUps:
 
 
 def set_ups_in(text: str) -> SetUps:
-    """Returns the set-ups in a text; none if it is not one of them.
+    """Returns the set-ups in a text; none if the text is damaged.
 
     What is not remembered is refused, so a text that is damaged costs nothing but the sums that
     are under way.
     """
     try:
         data = json.loads(text)
-        assert isinstance(data, dict)
-        assert all(isinstance(step, str) for steps in data.values() for step in [*steps])
-    except (ValueError, TypeError, AssertionError, RecursionError):
+    except (ValueError, RecursionError):
+        return {}
+    if not isinstance(data, dict) or not all(map(_are_steps, data.values())):
         return {}
     return data
+
+
+def _are_steps(value: Any) -> bool:
+    return isinstance(value, list) and all(isinstance(step, str) for step in value)

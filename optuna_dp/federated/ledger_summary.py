@@ -10,7 +10,7 @@ from pathlib import Path
 from optuna_dp.accounting.event_words import in_words
 from optuna_dp.accounting.kinds.skellam import SkellamDpEvent
 from optuna_dp.errors import InvalidArgumentError
-from optuna_dp.evidence.markdown import numbered
+from optuna_dp.evidence.layout import numbered
 from optuna_dp.federated.ledger import Answer, FileLedger
 from optuna_dp.federated.policy import RUN_LEDGER, VotePolicy, total_epsilon
 from optuna_dp.numbers_shown import rounded_up
@@ -21,9 +21,8 @@ _SERVERS = {
     "that every sum of this client's votes has which the server could open: all of them were "
     "asked the very same (docs/explanation/voting.md, the theorem). The cryptography that keeps "
     "them to it was not broken.",
-    "semi-honest": "The server followed the protocol: it may have looked at everything it "
-    "got, and told no client anything false, such as how many clients take part where they share "
-    "secrets with a part of the others only.",
+    "semi-honest": "The server followed the protocol: it may have looked at everything it got, "
+    "and told no client anything false.",
     "trusted": "The server is trusted with this client's noisy votes, and with the number of "
     "clients whose votes it adds.",
 }

@@ -5,11 +5,10 @@ set-up that it is in, at its own delta and adjacency; of the server's plan it be
 and no client that the set-up does not have. How much of the others' noise it counts on depends on
 what it thinks of the server (:meth:`VotePolicy.honest`):
 
-``"malicious"``    The server may lie. Only a secure sum in which everybody shares with everybody
-                   is answered, and other clients count as far as :func:`honest_shares` says.
-``"semi-honest"``  The server follows the protocol and looks at what it gets. Sums in which clients
-                   share with a part of the others are answered too; the number of clients is then
-                   what the server says.
+``"malicious"``    The server may lie. Only a secure sum is answered, and other clients count as
+                   far as :func:`honest_shares` says.
+``"semi-honest"``  The server follows the protocol and looks at what it gets. Only a secure sum is
+                   answered; as many others count as it takes to open a mask.
 ``"trusted"``      The server may see each noisy vote: plain sums are answered too. A plain sum has
                    no set-up, so how many clients vote is what the server says.
 """
@@ -53,19 +52,14 @@ class View:
 
     Attributes:
         secure: Whether the sum is a secure one.
-        clients: Different clients, with different keys, that were shown to it, itself included;
-            for a plain sum as many as the server says.
-        set_up: Clients of the whole sum, by the server's set-up; for a plain sum as many as the
-            server says.
-        threshold: How many clients it takes to open a mask.
-        complete: Whether everybody shares with everybody, as far as this client is shown.
+        clients: Clients of the sum, itself included. Those of a secure sum have written it letters
+            before it votes; of a plain sum they are as many as the server says.
+        threshold: How many clients it takes to open a mask; 0 for a plain sum, which has none.
     """
 
     secure: bool
     clients: int
-    set_up: int
     threshold: int
-    complete: bool
 
 
 @dataclass(frozen=True)
@@ -97,8 +91,8 @@ class VotePolicy:
         max_votes: Most answers in all, over the ledger, whatever they cost: how long an
             evaluation takes may say something about the data, and is not counted in epsilon.
         max_candidates: Most candidates, each of which is evaluated here.
-        max_clients: Most clients that it shares secrets with, itself included. The work is half a
-            second for 200 clients, three seconds for 1,000.
+        max_clients: Most clients that it shares secrets with, itself included. The work is a tenth
+            of a second for 200 clients, one second for 1,000.
         search_space: What candidates may be, by parameter: ``{"low": ..., "high": ...}`` or
             ``{"choices": [...]}``; None allows any.
         ledger: File in which what was answered is kept, over votes, apps and restarts. ``"run"``
@@ -245,27 +239,21 @@ class VotePolicy:
             view: What was seen of the vote.
 
         Raises:
-            VoteRefusedError: If the set-up has fewer clients than the plan counts on, or they do
-                not all share with each other, though the server may lie.
+            VoteRefusedError: If the set-up has fewer clients than the plan counts on.
         """
-        if view.set_up < plan.survivors_needed:
+        if view.clients < plan.survivors_needed:
             raise VoteRefusedError(
-                f"the set-up has {view.set_up} clients, and the plan counts on the noise of "
+                f"the set-up has {view.clients} clients, and the plan counts on the noise of "
                 f"{plan.survivors_needed} ({plan.clients} less {plan.max_dropout} dropouts)"
             )
         colluding = max(plan.max_colluding, self.max_colluding)
         planned_shares = plan.survivors_needed - colluding
-        if self.server == "malicious":
-            if not view.complete:
-                raise VoteRefusedError(
-                    "clients share secrets with a part of the others, which a server that lies "
-                    "can exploit; this client needs shares=1, or server='semi-honest'"
-                )
+        if not view.secure:
+            honest = planned_shares
+        elif self.server == "malicious":
             honest = honest_shares(view.clients, view.threshold, colluding)
-        elif view.complete:  # this client opens no sum with fewer votes than the threshold
+        else:  # this client opens no sum with fewer votes than the threshold
             honest = view.threshold - colluding
-        else:
-            honest = view.set_up - plan.max_dropout - colluding
         # A client's own share is always there.
         return max(min(planned_shares, honest), 1)
 

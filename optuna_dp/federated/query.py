@@ -21,7 +21,7 @@ from optuna.distributions import (
     json_to_distribution,
 )
 
-from optuna_dp.errors import InvalidArgumentError, OptunaDPError
+from optuna_dp.errors import Described, InvalidArgumentError, OptunaDPError
 from optuna_dp.models.given_points import to_internal
 from optuna_dp.models.grid import grid_of
 from optuna_dp.models.prior import UniformPrior
@@ -30,13 +30,19 @@ from optuna_dp.optuna_internals import contains
 from optuna_dp.voting.plan import VotePlan
 
 ACTION_PLAIN = "query.vote"
-ACTION_SECURE = "query.vote_secagg"
-VOTE_RECORD = "vote"
-QUERY_RECORD = "vote_query"
+ACTION_SECURE = "query.vote_secure"
+# The one record of each message and of each reply.
+PLAIN_RECORD = "vote"
+SECURE_RECORD = "secure_vote"
 
 _FORMAT = "optuna-dp vote"
 _VERSION = 1
 _DIRECTIONS = ("minimize", "maximize")
+# What reading raises of a text that is not one of a query.
+_MALFORMED = (
+    *(LookupError, TypeError, ValueError),
+    *(ArithmeticError, AttributeError, RecursionError),
+)
 _LARGEST_GRID = 100_000
 # Ten thousand candidates of eighty parameters, and what a client reads in seconds.
 LARGEST_TEXT = 1 << 24
@@ -101,7 +107,7 @@ def _check_length(text: str) -> None:
     if len(text) > LARGEST_TEXT:
         raise InvalidArgumentError(
             "candidates",
-            f"{len(text)} characters",
+            Described(f"{len(text)} characters"),
             f"a query must have at most {LARGEST_TEXT} characters",
             "Use fewer candidates.",
         )
@@ -131,11 +137,9 @@ def parsed(text: str) -> VoteQuery:
             VotePlan.from_json(data["plan"]),
             data["vote"],
         )
-    except (
-        *(LookupError, TypeError, ValueError, ArithmeticError, AttributeError, RecursionError),
-    ) as error:
-        if isinstance(error, InvalidArgumentError):
-            raise
+    except InvalidArgumentError:
+        raise
+    except _MALFORMED as error:
         raise InvalidArgumentError(
             "query", text[:80], f"it must be what VoteQuery.to_json wrote ({error!r})"
         ) from None

@@ -22,7 +22,7 @@ from optuna_dp.federated.query import (
     choose_candidates,
     search_to_json,
 )
-from optuna_dp.federated.secagg import SecAggPlus
+from optuna_dp.federated.secure_sum import SecureSum
 from optuna_dp.federated.transport import Attempt, Progress, Server
 from optuna_dp.models.space import check_space
 from optuna_dp.polling import poll
@@ -46,8 +46,8 @@ class FederatedVote:
 
     Guarantees:
         * The release satisfies (epsilon, delta)-DP for one client's whole data set, with respect
-          to ``adjacency``, for everybody who sees it; under SecAgg+ also for the server, if it
-          follows the protocol. Retries are counted: ``release.guarantee`` is for all attempts.
+          to ``adjacency``, for everybody who sees it; with a secure sum also for the server, if
+          it follows the protocol. Retries are counted: ``release.guarantee`` is for all attempts.
         * It never costs more than ``epsilon`` at ``delta``, by the package's own accountant.
         * Nothing is released from fewer than ``n - max_dropout`` votes.
 
@@ -63,7 +63,7 @@ class FederatedVote:
         max_dropout: How many clients may be lost; the others' noise makes up for it.
         max_colluding: How many clients may tell the adversary their share of the noise.
         direction: Whether the objective is a loss (``"minimize"``) or a score (``"maximize"``).
-        secure_aggregation: ``SecAggPlus()`` by default; ``PlainSum()`` trusts the server with
+        secure_aggregation: ``SecureSum()`` by default; ``PlainSum()`` trusts the server with
             every client's noisy vote.
         retries: How many more times clients may be asked for votes when too few arrive. Every
             attempt that was asked for is charged, so the noise grows with it.
@@ -95,7 +95,7 @@ class FederatedVote:
         max_dropout: int = 0,
         max_colluding: int = 0,
         direction: str = "minimize",
-        secure_aggregation: SecAggPlus | PlainSum | None = None,
+        secure_aggregation: SecureSum | PlainSum | None = None,
         retries: int = 0,
         rounds: int = 1,
         clients: int | None = None,
@@ -119,10 +119,10 @@ class FederatedVote:
         self._max_dropout = validation.whole("max_dropout", max_dropout)
         self._max_colluding = validation.whole("max_colluding", max_colluding)
         self._direction = checked_direction(direction)
-        self._transport = SecAggPlus() if secure_aggregation is None else secure_aggregation
-        if not isinstance(self._transport, SecAggPlus | PlainSum):
+        self._transport = SecureSum() if secure_aggregation is None else secure_aggregation
+        if not isinstance(self._transport, SecureSum | PlainSum):
             raise InvalidArgumentError(
-                "secure_aggregation", secure_aggregation, "it must be SecAggPlus() or PlainSum()"
+                "secure_aggregation", secure_aggregation, "it must be SecureSum() or PlainSum()"
             )
         self._retries = validation.whole("retries", retries)
         self._rounds = validation.whole("rounds", rounds, 1)
@@ -204,22 +204,28 @@ class FederatedVote:
             f"deviation of the noise {plan.variance**0.5:.2f}"
         )
         server = Server(grid, context, self._timeout, self._progress)
-        attempt, earlier_requests = None, self._asked
-        for _ in range(1 + self._retries):
-            attempt = self._attempt(server, nodes, query)
-            self._asked += attempt.asked
-            if attempt.sums is not None:
-                return self._release(plan, attempt.sums, self._asked)
-            self._progress(f"attempt failed: {attempt.reason}")
-            if not attempt.asked:
-                break
-        assert attempt is not None
+        requests_before = self._asked
+        attempt = self._last_attempt(server, nodes, query)
         requests = self._asked
-        if requests == earlier_requests:
+        if attempt.sums is not None:
+            return self._release(plan, attempt.sums, requests)
+        if requests == requests_before:
             self._held -= 1  # Nobody was asked for anything.
         raise VoteFailedError(
             attempt.reason, requests, plan.guarantee(requests) if requests else None
         )
+
+    def _last_attempt(self, server: Server, nodes: Sequence[int], query: VoteQuery) -> Attempt:
+        """Tries until there is a sum, nobody was asked, or no retry is left; counts requests."""
+        for retries_left in range(self._retries, -1, -1):
+            attempt = self._attempt(server, nodes, query)
+            self._asked += attempt.asked
+            if attempt.sums is not None:
+                break
+            self._progress(f"attempt failed: {attempt.reason}")
+            if not (attempt.asked and retries_left):
+                break
+        return attempt
 
     def _plan_of_all_rounds(self, clients: int) -> VotePlan:
         """The plan of the first round: the noise of all must be of one plan to be priced by it."""

@@ -1,21 +1,18 @@
-"""Parts that all ways to sum the clients' noisy votes share.
+"""Parts that both ways to sum the clients' noisy votes share.
 
-There are two: :mod:`optuna_dp.federated.plain_sum` and :mod:`optuna_dp.federated.secagg`. Both
-check replies before anything is done with them; a malformed one counts as a client that dropped
-out.
+There are two: :mod:`optuna_dp.federated.plain_sum` and :mod:`optuna_dp.federated.secure_sum`. Both
+read replies with :func:`ask`: a malformed one counts as a client that dropped out.
 """
 
 from __future__ import annotations
 
-import io
 import logging
-import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 import numpy as np
-from flwr.app import Context, Message
+from flwr.app import Context, Message, RecordDict
 from flwr.serverapp import Grid
 
 from optuna_dp.arrays import IntArray
@@ -24,17 +21,12 @@ from optuna_dp.voting.plan import VotePlan
 
 _logger = logging.getLogger("optuna_dp")
 
-MODULUS = 1 << 32
-SECAGG_CONFIG = "secaggplus_configs"
-
 # Entries of a vote stay within k plus this many standard deviations, but for one in 10^300.
 _DEVIATIONS = 40
 
-_LONGEST_HEADER = 4096
-# Far more than any key or share takes.
-_LONGEST = 4096
-
 Progress = Callable[[str], None]
+
+_Read = TypeVar("_Read")
 
 
 class Server(NamedTuple):
@@ -77,6 +69,52 @@ class Transport(Protocol):
         """Asks the nodes for their votes and returns the sum."""
 
 
+def ask(
+    server: Server,
+    action: str,
+    contents: Mapping[int, RecordDict],
+    read: Callable[[RecordDict], _Read | None],
+) -> dict[int, _Read]:
+    """Sends one message to each node, and returns what was read of their replies, by node.
+
+    Args:
+        server: What is asked with.
+        action: The type of the messages.
+        contents: What each node is sent.
+        read: Returns what is needed of a reply; None if it is not what an honest client sends.
+    """
+    messages = [
+        Message(content, dst_node_id=node, message_type=action)
+        for node, content in contents.items()
+    ]
+    replies: dict[int, _Read] = {}
+    for reply in server.grid.send_and_receive(messages, timeout=server.timeout):
+        node = reply.metadata.src_node_id
+        if node not in contents or node in replies:
+            _reject(reply, "the node was not asked, or has answered already")
+            continue
+        if reply.has_error():
+            continue
+        answer = read(reply.content)
+        if answer is None:
+            _reject(reply, "it is malformed")
+            continue
+        replies[node] = answer
+    return replies
+
+
+def _reject(reply: Message, reason: str) -> None:
+    _logger.warning("A reply of node %d was rejected: %s.", reply.metadata.src_node_id, reason)
+
+
+def only_entry(content: RecordDict, record: str, entry: str) -> Any:
+    """Returns an entry of a record, if the content is this and nothing else; otherwise None."""
+    values = content.config_records.get(record)
+    if values is None or set(content) != {record} or set(values) != {entry}:
+        return None
+    return values[entry]
+
+
 def entry_bound(plan: VotePlan) -> int:
     """Returns a power of two that no honest entry reaches, but for odds of one in 10^300."""
     return 1 << int(plan.votes + noise_bound(float(plan.share_variance))).bit_length()
@@ -87,31 +125,15 @@ def noise_bound(variance: float) -> float:
     return float(_DEVIATIONS * variance**0.5 + 2 * _DEVIATIONS**2)
 
 
-def vector_of(data: Any, shape: tuple[int, ...]) -> IntArray | None:
-    """Returns the 64-bit whole numbers in the bytes of a file of numpy, None if there is more.
+def impossible(plan: VotePlan, sums: IntArray, votes: int) -> str:
+    """Returns why no honest votes, so many, have this sum, shape (candidates,); else "".
 
-    The header is read before memory is taken: it may name any size.
+    It happens to honest votes with a probability below 1e-300.
     """
-    size = 8 * math.prod(shape)
-    if not isinstance(data, bytes) or not size <= len(data) <= size + _LONGEST_HEADER:
-        return None
-    stream = io.BytesIO(data)
-    try:
-        if np.lib.format.read_magic(stream) != (1, 0):
-            return None
-        header = np.lib.format.read_array_header_1_0(stream)
-    except Exception:  # whatever a stranger's bytes make numpy raise
-        return None
-    if header != (shape, False, np.dtype(np.int64)) or len(data) != stream.tell() + size:
-        return None
-    return np.frombuffer(data, dtype=np.int64, offset=stream.tell()).reshape(shape)
-
-
-def short(value: Any) -> bool:
-    """Returns whether a value may be a key, or a share of one."""
-    return isinstance(value, bytes) and 0 < len(value) <= _LONGEST
-
-
-def rejected(reply: Message, reason: str) -> None:
-    """Says in the log which reply was not used, and why."""
-    _logger.warning("A reply of node %d was rejected: %s.", reply.metadata.src_node_id, reason)
+    bound = noise_bound(float(plan.share_variance) * votes)
+    if bool(np.any(sums < -bound)) or bool(np.any(sums > votes + bound)):
+        return "an entry lies beyond what votes and their noise can be"
+    total_bound = noise_bound(float(plan.share_variance) * votes * len(sums))
+    if abs(int(sums.sum()) - votes * plan.votes) > total_bound:
+        return "there are more votes in it, or fewer, than votes and their noise can be"
+    return ""

@@ -18,7 +18,7 @@ from optuna.distributions import FloatDistribution
 from optuna_dp.federated import FederatedVote, InProcessGrid, VotePolicy, voter
 
 SPACE = {"x": FloatDistribution(0.0, 10.0, step=0.5)}
-STAGES = ("setup", "share_keys", "collect_masked_vectors", "unmask")
+STAGES = ("set_up", "share", "vote", "open")
 
 
 def objective(params: dict[str, Any], context: Context) -> float:
@@ -49,8 +49,8 @@ def app(objective: Callable[..., float] = objective, **options: Any) -> ClientAp
 
 
 def stage_of(message: Message) -> str:
-    """What a message asks for: a stage of SecAgg+, or "plain"."""
-    record = message.content.config_records.get("secaggplus_configs")
+    """What a message asks for: a stage of the secure sum, or "plain"."""
+    record = message.content.config_records.get("secure_vote")
     return "plain" if record is None else str(record["stage"])
 
 
@@ -97,18 +97,17 @@ class Wire(InProcessGrid):
 @pytest.fixture
 def votes(monkeypatch: pytest.MonkeyPatch) -> dict[int, list[np.ndarray]]:
     """The noisy votes that clients made, by node, in order."""
-    from optuna_dp.federated import client
+    from optuna_dp.federated.client import Voter
 
     made: dict[int, list[np.ndarray]] = {}
-    real = client.answer_to
+    real = Voter.vote
 
-    def noted(*arguments: Any) -> np.ndarray:
-        vote = real(*arguments)
-        context = arguments[4]
+    def noted(self: Voter, text: str, view: Any, once: str, context: Context) -> np.ndarray:
+        vote = real(self, text, view, once, context)
         made.setdefault(context.node_id - 1001, []).append(vote.copy())
         return vote
 
-    monkeypatch.setattr(client, "answer_to", noted)
+    monkeypatch.setattr(Voter, "vote", noted)
     return made
 
 

@@ -22,9 +22,9 @@ from flwr.app import (
 )
 
 from federated.in_process import Wire, stage_of, vote
-from optuna_dp.federated import VoteFailedError
 from optuna_dp.federated import server as server_side
-from optuna_dp.voting import VotePlan
+from optuna_dp.federated.secure_client import Session
+from optuna_dp.voting import VoteFailedError, VotePlan
 
 CLIENTS, ALLOWED = 5, 1
 
@@ -57,21 +57,14 @@ class Replay(Wire):
         """What an honest client answers."""
         stage, node = stage_of(message), message.metadata.dst_node_id
         reply = self._recorded[stage, node]
-        if stage == "unmask":
-            reply = of(reply, {"secaggplus_configs": self._shares(message, node)})
+        if stage == "open":
+            reply = of(reply, {"secure_vote": self._shares(message, node)})
         return reply
 
     def _shares(self, message: Message, node: int) -> ConfigRecord:
         """What the client would answer: who is active differs from what was recorded."""
-        asked = message.content["secaggplus_configs"]
-        state = self.nodes[node][1].state["secaggplus_state"]
-        nids, shares = [], []
-        for who, which in (("active_nids", "rd_seed"), ("dead_nids", "sk1")):
-            name = f"{which}_share_dict"
-            held = dict(zip(state[f"{name}:K"], state[f"{name}:V"], strict=True))
-            nids += asked[who]
-            shares += [held[n] for n in asked[who]]
-        return ConfigRecord({"nids": nids, "shares": shares})
+        session = Session.kept(self.nodes[node][1])
+        return ConfigRecord({"shares": session.opened(message.content["secure_vote"])})
 
 
 def one_name() -> Any:
@@ -151,20 +144,7 @@ def damaged(rng: random.Random, reply: Message) -> Message | None:
                 ArrayRecord({"sum": Array(np.zeros(21))}),
             ]
         )
-        records[rng.choice([name, "more", "fitres.metrics"])] = extra
-    elif isinstance(records[name], ArrayRecord) and len(records[name]):
-        array = records[name]["sum"]
-        data = junk(rng, array.data)
-        records[name] = ArrayRecord(
-            {
-                "sum": Array(
-                    dtype=rng.choice([array.dtype, "float64", "nonsense"]),
-                    shape=rng.choice([array.shape, (1 << 40,), ()]),
-                    stype=rng.choice([array.stype, array.stype, "other"]),
-                    data=data if isinstance(data, bytes) else b"",
-                )
-            }
-        )
+        records[rng.choice([name, "more"])] = extra
     elif isinstance(records[name], ConfigRecord) and len(records[name]):
         values = dict(records[name])
         key = rng.choice(list(values))
@@ -175,8 +155,6 @@ def damaged(rng: random.Random, reply: Message) -> Message | None:
         else:
             values[key] = junk(rng, values[key])
         records[name] = ConfigRecord(values)
-    elif isinstance(records[name], MetricRecord):
-        records[name] = MetricRecord({"num_examples": rng.choice([0, 2, -1, 0.5, 1 << 62])})
     else:
         del records[name]
     return of(reply, records)
@@ -227,6 +205,6 @@ def held_with_damaged(transport: Any, stage: str, count: int, seed: int) -> dict
             continue
         outcomes["as without it" if found == honest else "without that client"] += 1
         if found != honest:
-            assert stage in ("plain", "collect_masked_vectors")
+            assert stage in ("plain", "vote")
             assert possible(found, plan)
     return outcomes

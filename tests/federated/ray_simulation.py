@@ -12,7 +12,7 @@ from flwr.serverapp import Grid, ServerApp
 from flwr.simulation import run_simulation
 
 from federated.in_process import SPACE, app
-from optuna_dp.federated import FederatedVote, PlainSum, SecAggPlus
+from optuna_dp.federated import FederatedVote, PlainSum, SecureSum
 
 CLIENTS = 6
 
@@ -21,7 +21,7 @@ server = ServerApp()
 
 @server.main()
 def main(grid: Grid, context: Context) -> None:
-    for transport in (SecAggPlus(), PlainSum()):
+    for transport in (SecureSum(), PlainSum()):
         vote = FederatedVote(
             SPACE, k=3, epsilon=30.0, clients=CLIENTS, secure_aggregation=transport, timeout=300
         )

@@ -24,7 +24,7 @@ APP = Path(__file__).with_name("hostile_app")
 NODES = 4
 
 # Within a run clients remember what they have spent: what they answer in part is the last of it.
-ANSWERED = ("one name many times", "active and dead", "over and over")
+ANSWERED = ("one name many times", "voted and lost", "over and over")
 OTHERS = [name for name in ATTEMPTS if name not in ANSWERED]
 RUNS = [[*OTHERS[i::3], last] for i, last in enumerate(ANSWERED)]
 

@@ -16,24 +16,24 @@ import pytest
 
 pytest.importorskip("flwr", reason='needs Flower: pip install "optuna-dp[federated]"')
 
-from flwr.supercore.primitives.asymmetric import generate_key_pairs, public_key_to_bytes
 from optuna.distributions import CategoricalDistribution
 
 from federated.hostile_server import (
     ATTEMPTS,
     REASONS,
     HostileServer,
-    a_client_with_anothers_shared_secrets,
+    a_client_with_anothers_key,
     another_plan_for_the_others,
     found_nothing,
 )
 from federated.in_process import SPACE, app, votes
-from optuna_dp.federated import InProcessGrid, VotePolicy, masks, secure_messages
-from optuna_dp.federated import client as client_side
+from optuna_dp.federated import InProcessGrid, VotePolicy, secure_client, secure_keys
 from optuna_dp.federated import query as queries
+from optuna_dp.federated.client import Voter
 from optuna_dp.federated.ledger import StateLedger
 from optuna_dp.federated.policy import View, event_of, honest_shares
-from optuna_dp.federated.query import VoteRefusedError
+from optuna_dp.federated.secure_client import Session
+from optuna_dp.federated.secure_keys import private_key, public_key
 
 assert votes  # a fixture
 
@@ -57,7 +57,7 @@ def test_what_an_honest_server_asks_is_answered() -> None:
     assert server.introduced(server.query())
     assert all(server.collect(n) for n in server.nodes)
     for node in server.nodes:
-        assert server.unmask(node, server.nodes, []) is not None
+        assert server.open(node, server.nodes, []) is not None
 
 
 @pytest.mark.parametrize("attempt", ATTEMPTS)
@@ -80,41 +80,54 @@ def believe(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(VotePolicy, "check_answers", lambda self, answers: None)
 
 
-def count_entries(patch: pytest.MonkeyPatch) -> None:
-    """A client that leaves lists to Flower's own code, which counts entries."""
-    patch.setattr(secure_messages, "check", lambda message, context: None)
+def opens_anything(patch: pytest.MonkeyPatch) -> None:
+    """A client that counts entries, and gives away whatever it is asked for."""
+
+    def opened(self: Session, config: Any) -> list[bytes]:
+        shares = dict(zip(self.names, self.shares, strict=True))
+        return [
+            *(shares[name][: secure_keys.SHARE] for name in config["voted"]),
+            *(shares[name][secure_keys.SHARE :] for name in config["lost"]),
+        ]
+
+    patch.setattr(Session, "opened", opened)
+
+
+def reads_any_letters(patch: pytest.MonkeyPatch) -> None:
+    """A client that votes without the letters of all others."""
+
+    def with_shares_of(self: Session, config: Any) -> Session:
+        return dataclasses.replace(self, shares=[self.shares[0]] * self.clients)
+
+    patch.setattr(Session, "with_shares_of", with_shares_of)
 
 
 def unbound(*parts: str) -> Callable[[pytest.MonkeyPatch], None]:
     """Keys that are not bound to these parts of what clients are shown."""
 
     def remove(patch: pytest.MonkeyPatch) -> None:
-        real = masks.digest_of
+        real = secure_keys.view_of
 
-        def without(run: int, query: str, numbers: Any, keys: Any) -> bytes:
+        def without(run: int, query: str, threshold: int, keys: Any) -> bytes:
             if "clients" in parts:
-                numbers, keys = dict.fromkeys(masks.NUMBERS, 0), {}
-            if "query" in parts:  # the range of votes follows from the plan
+                keys = {}
+            if "query" in parts:
                 query = ""
-                numbers = {**numbers, "clipping_range": 0.0, "target_range": 0}
-            return real(run, query, numbers, keys)
+            return real(run, query, threshold, keys)
 
-        patch.setattr(masks, "digest_of", without)
+        patch.setattr(secure_client, "view_of", without)
 
     return remove
 
 
 REMOVED: dict[str, Callable[[pytest.MonkeyPatch], Any]] = {
     **dict.fromkeys(ATTEMPTS, believe),
-    "one name many times": count_entries,
-    "active and dead": count_entries,
-    "a source many times": count_entries,
-    "a source left out": count_entries,
+    "one name many times": opens_anything,
+    "voted and lost": opens_anything,
+    "a letter many times": reads_any_letters,
+    "a letter left out": reads_any_letters,
     "another list for everyone": unbound("clients"),
     "another plan for the others": unbound("query"),
-    "a key of another client": lambda patch: patch.setattr(
-        secure_messages, "is_key", lambda text: True
-    ),
     "over and over": lambda patch: patch.setattr(StateLedger, "append", lambda *a, **k: None),
     "candidates of its own": lambda patch: patch.setattr(
         queries, "external_value", lambda name, distribution, i, number: number
@@ -132,8 +145,6 @@ def test_without_the_defence_the_attempt_succeeds(
         assert found.tolist() == votes[0][0].tolist()  # the victim's noisy vote, bit for bit
     elif attempt == "another plan for the others":
         assert found.tolist() == sum(votes[i][0] for i in range(5)).tolist()
-    elif attempt == "a key of another client":  # the sum without the first one's
-        assert found.tolist() == sum(votes[i][0] for i in range(1, 5)).tolist()
     else:
         assert found
 
@@ -154,16 +165,23 @@ def test_a_plan_for_the_victim_and_another_for_all_others(
     assert found.tolist() == sum(votes[i][0] for i in range(clients)).tolist()
 
 
-def test_a_shared_secret_of_two_pairs_makes_two_masks(
+def test_a_key_under_two_names_makes_two_masks(
     monkeypatch: pytest.MonkeyPatch, votes: dict[int, Any]
 ) -> None:
-    """Nobody can see that a made-up client's key is another's negative: its masks are its own."""
+    """Nobody can see that a made-up client has another's key: its masks are its own."""
     server = hostile()
-    assert a_client_with_anothers_shared_secrets(server) is None
+    assert a_client_with_anothers_key(server) is None
     assert server.refusals == 0
-    monkeypatch.setattr(masks, "public_key_to_bytes", lambda key: b"")
+    real = secure_keys.pair_mask
+
+    def without_names(private: bytes, public: bytes, view: bytes, *ends: int) -> Any:
+        own, other, size = ends
+        words = real(private, public, view, 0, 1, size)
+        return words if own < other else np.negative(words)
+
+    monkeypatch.setattr(secure_client, "pair_mask", without_names)
     votes.clear()
-    found = a_client_with_anothers_shared_secrets(hostile())
+    found = a_client_with_anothers_key(hostile())
     assert found.tolist() == sum(votes[i][0] for i in range(1, 5)).tolist()
 
 
@@ -174,22 +192,23 @@ def paid(server: HostileServer, node: int) -> int:
 
 
 @pytest.mark.parametrize("which", ["damaged", "its own", "another's", "none", "too long"])
-def test_shares_that_cannot_be_read_cost_a_client_nothing(which: str) -> None:
+def test_letters_that_cannot_be_read_cost_a_client_nothing(which: str) -> None:
     server = hostile()
     query, victim = server.query(), server.nodes[0]
     assert server.introduced(query)
-    source, text = server.inbox[victim][0]
+    source, another = server.nodes[1:3]
+    text = server.inbox[victim][source]
     given = {
         "damaged": text[:-9] + b"damaged!!",
-        "its own": dict(server.inbox[source])[victim],
-        "another's": server.inbox[victim][1][1],
+        "its own": server.inbox[source][victim],
+        "another's": server.inbox[victim][another],
         "none": b"",
         "too long": text * 100,
     }
-    server.inbox[victim][0] = (source, given[which])
+    server.inbox[victim][source] = given[which]
     assert not server.collect(victim)
     assert paid(server, victim) == 0
-    server.inbox[victim][0] = (source, text)
+    server.inbox[victim][source] = text
     assert server.collect(victim)
     assert paid(server, victim) == 1
 
@@ -217,7 +236,7 @@ def test_shares_for_two_lists_of_clients_at_once(kept: bool, tmp_path: Path) -> 
     state = copy.deepcopy(context.state)
     assert server.share(node, server.nodes)
     context.state = state
-    invented = {n: [public_key_to_bytes(generate_key_pairs()[1]) for _ in "12"] for n in range(4)}
+    invented = {n: [public_key(private_key()) for _ in "12"] for n in range(4)}
     server.keys = {node: server.keys[node], **invented}
     assert server.share(node, list(server.keys)) is not kept
 
@@ -235,9 +254,9 @@ def test_two_answers_at_once_for_one_set_up(kept: bool, tmp_path: Path) -> None:
     # The same masks twice: the difference of the two is that of two noisy votes.
     assert server.collect(node) is not kept
     context.state = copy.deepcopy(opened)
-    assert server.unmask(node, server.nodes, []) is not None
+    assert server.open(node, server.nodes, []) is not None
     context.state = copy.deepcopy(opened)
-    assert (server.unmask(node, server.nodes, []) is None) is kept
+    assert (server.open(node, server.nodes, []) is None) is kept
 
 
 def test_a_client_is_in_a_sum_once_whatever_it_is_called(tmp_path: Path) -> None:
@@ -255,27 +274,44 @@ def test_a_client_is_in_a_sum_once_whatever_it_is_called(tmp_path: Path) -> None
     assert [server.collect(node) for node in server.nodes[1:]] == [True] * 4
 
 
-def test_a_query_of_another_set_up_is_not_taken_over(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A set-up that fails in Flower's code leaves the one before, with its own query."""
+def test_a_set_up_that_fails_leaves_the_one_before(monkeypatch: pytest.MonkeyPatch) -> None:
     server = hostile(policy=VotePolicy(max_epsilon=9.0, total_epsilon=99.0))
     assert server.introduced(server.query())
     node = server.nodes[0]
     _, context = server.grid.nodes[node]
-    before = secure_messages.query_of(context)
+    before = Session.kept(context)
 
-    def fails(*arguments: Any) -> None:
+    def fails() -> bytes:
         raise ValueError
 
-    monkeypatch.setattr(masks.client_module(), "_setup", fails)
+    monkeypatch.setattr(secure_client, "private_key", fails)
     assert not server.set_up(node, server.query("another"), 5, 5)
     monkeypatch.undo()
-    assert secure_messages.query_of(context) == before
+    assert Session.kept(context) == before
     assert server.collect(node)
-    # Nor is the query of the set-up before one whose own was not kept.
-    monkeypatch.setattr(secure_messages, "remember", fails)
-    assert not server.set_up(node, server.query("another"), 5, 5)
-    with pytest.raises(VoteRefusedError, match="never set up"):
-        secure_messages.query_of(context)
+
+
+def test_stages_out_of_order_are_refused(caplog: pytest.LogCaptureFixture) -> None:
+    server = hostile()
+    node, query = server.nodes[0], server.query()
+    server.keys = {n: [public_key(private_key()) for _ in "12"] for n in server.nodes}
+    assert not server.share(node, server.nodes)
+    assert server.set_up_all(server.nodes, query, 5, 5)
+    assert not server.collect(node)
+    assert not server.open(node, server.nodes, [])
+    assert server.share_all(dict.fromkeys(server.nodes, server.nodes))
+    assert not server.open(node, server.nodes, [])
+    assert not server.share(node, server.nodes)
+    assert server.collect_all(server.nodes) == 5
+    assert not server.collect(node)
+    assert server.open(node, server.nodes, [])
+    assert not server.open(node, server.nodes, [])
+    assert server.stage_all("another", {node: {}}) == {node: None}
+    before, once, again = "never set up", "must come once", "what this client has answered before"
+    not_voted, stage = "has not voted in the secure sum", "names no stage"
+    expected = [before, once, not_voted, not_voted, again, once, again, stage]
+    for line, reason in zip(reasons(caplog), expected, strict=True):
+        assert reason in line
 
 
 # -- sizes ---------------------------------------------------------------------------------------
@@ -288,9 +324,8 @@ def idle(monkeypatch: pytest.MonkeyPatch) -> None:
     def worked(*arguments: Any) -> None:
         raise AssertionError("time was spent")
 
-    module = masks.client_module()
-    for name in ("generate_key_pairs", "create_shares"):
-        monkeypatch.setattr(module, name, worked)
+    for name in ("private_key", "create_shares"):
+        monkeypatch.setattr(secure_client, name, worked)
     monkeypatch.setattr(CategoricalDistribution, "to_internal_repr", worked)
 
 
@@ -356,10 +391,10 @@ def test_invented_keys_are_counted_before_shares_are_made(
 ) -> None:
     server, count = hostile(), 5
     assert server.set_up_all(server.nodes, server.query(), count, count)
-    monkeypatch.setattr(masks.client_module(), "create_shares", None)
+    monkeypatch.setattr(secure_client, "create_shares", None)
     server.keys |= {n: [b"x%d" % n, b"y%d" % n] for n in range(10_000)}
     assert not server.share(server.nodes[0], list(server.keys))
-    assert "more clients than the set-up has shares" in reasons(caplog)[0]
+    assert "the message shows 10000 clients, and the set-up has 5" in reasons(caplog)[0]
 
 
 # -- objectives ----------------------------------------------------------------------------------
@@ -387,7 +422,7 @@ def test_nothing_that_an_objective_raises_escapes(
     def answer(*arguments: Any) -> None:
         raise kind("patient 17 has the flu")
 
-    monkeypatch.setattr(client_side, "answer_to", answer)
+    monkeypatch.setattr(Voter, "vote", answer)
     assert server.introduced(server.query())
     assert not server.collect(server.nodes[0])  # which asserts that "refused" is all that is said
 
@@ -424,15 +459,12 @@ def test_what_is_charged_is_the_noise_of_the_set_up(server: str) -> None:
     policy = VotePolicy(max_epsilon=1.0, server=server, max_colluding=1)
     query = hostile(8).query(clients=20, max_dropout=4)
     for clients, threshold in ((20, 16), (18, 16), (18, 14), (16, 12)):
-        view = View(True, clients, clients, threshold, True)
+        view = View(True, clients, threshold)
         honest = policy.honest(query.plan, view)
         if server == "malicious":
             assert honest == max(min(15, honest_shares(clients, threshold, 1)), 1)
         else:
             assert honest == threshold - 1  # one of them colludes
-    if server != "malicious":  # shares with a part of the others: it sees no more than a number
-        view = View(True, 7, 18, 5, False)
-        assert policy.honest(query.plan, view) == 18 - 4 - 1
 
 
 def test_invented_clients_are_counted_as_far_as_the_policy_says() -> None:

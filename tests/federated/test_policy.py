@@ -24,19 +24,11 @@ from federated.in_process import Wire, objective, vote
 from optuna_dp.accounting.kinds.skellam import SkellamDpEvent
 from optuna_dp.accounting.skellam import pmf
 from optuna_dp.errors import InvalidArgumentError
-from optuna_dp.federated import (
-    InProcessGrid,
-    PlainSum,
-    SecAggPlus,
-    VoteFailedError,
-    VotePolicy,
-    client_statement,
-    voter,
-)
+from optuna_dp.federated import InProcessGrid, PlainSum, VotePolicy, client_statement, voter
 from optuna_dp.federated.ledger import MOST_SET_UPS, Answer, FileLedger, now
 from optuna_dp.federated.policy import View, total_epsilon
 from optuna_dp.federated.query import VoteRefusedError
-from optuna_dp.voting import VotePlan
+from optuna_dp.voting import VoteFailedError, VotePlan
 
 TOML = """
 max_epsilon = 2.0
@@ -126,11 +118,6 @@ def test_without_any_limit_nothing_is_answered(caplog: pytest.LogCaptureFixture)
         ("search_space = {y = {low = 0.0, high = 9.0}}", {}, "a candidate has x=0.0"),
         ("", {"secure_aggregation": PlainSum()}, "a plain sum"),
         ("max_clients = 3", {}, "4 clients share secrets; max_clients is 3"),
-        (
-            "",
-            {"secure_aggregation": SecAggPlus(shares=0.5)},
-            "share secrets with a part of the others",
-        ),
         ("delta = 1e-9", {}, "at delta=1e-09"),
         ("max_colluding = 2", {}, "the vote costs epsilon="),
         ("max_epsilon = 'much'", {}, "max_epsilon"),
@@ -376,7 +363,7 @@ def test_nothing_is_sent_that_is_not_written_down(
     for kind, reason in (
         (b"ledger", "ledger cannot be made"),
         (b'": []', "ledger's set-ups cannot be written"),
-        (b"share_keys", "ledger's set-ups cannot be written"),
+        (b'["share"]', "ledger's set-ups cannot be written"),
         (b"vote ", "ledger cannot be written"),
     ):
 
@@ -421,9 +408,9 @@ def test_the_same_is_answered_once(tmp_path: Path) -> None:
     with pytest.raises(VoteRefusedError, match="answered before"):
         ledger.append(answer("a"), few)
     ledger.begin("x")
-    ledger.take("x", "unmask")
+    ledger.take("x", "open")
     with pytest.raises(VoteRefusedError, match="answered before"):
-        ledger.take("x", "unmask")
+        ledger.take("x", "open")
     assert [a.event for a in ledger.answers()] == [EVENT]
 
 
@@ -436,8 +423,8 @@ def test_a_flood_of_set_ups_leaves_the_files_as_small_as_they_were(tmp_path: Pat
     for i in range(4 * MOST_SET_UPS):
         name = f"{i:064x}"
         ledger.begin(name)
-        ledger.take(name, "share_keys")
-        ledger.take(name, "unmask")
+        ledger.take(name, "share")
+        ledger.take(name, "open")
         sizes.append((tmp_path / "ledger.set-ups").stat().st_size)
     assert max(sizes) == sizes[-1] < 10_000
     assert (tmp_path / "ledger").read_bytes() == before
@@ -445,7 +432,7 @@ def test_a_flood_of_set_ups_leaves_the_files_as_small_as_they_were(tmp_path: Pat
     # One that was forgotten is not begun anew, and one that is there still is where it was.
     for name, reason in ((f"{0:064x}", "latest 64"), (f"{200:064x}", "answered before")):
         with pytest.raises(VoteRefusedError, match=reason):
-            ledger.take(name, "share_keys")
+            ledger.take(name, "share")
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{", '{"x": 1}', '{"x": [1]}', "\xff"])
@@ -454,9 +441,9 @@ def test_set_ups_that_were_lost_are_refused(text: str, tmp_path: Path) -> None:
     ledger.begin("x")
     (tmp_path / "ledger.set-ups").write_text(text, encoding="latin-1")
     with pytest.raises(VoteRefusedError, match="not one of this client's latest"):
-        ledger.take("x", "share_keys")
+        ledger.take("x", "share")
     ledger.begin("y")
-    ledger.take("y", "share_keys")
+    ledger.take("y", "share")
 
 
 def test_a_client_without_a_ledger_answers_nothing(caplog: pytest.LogCaptureFixture) -> None:
@@ -522,7 +509,7 @@ def test_the_pages_numbers_of_invented_clients() -> None:
         costs = []
         for invented in (clients // 5, clients // 2, clients - 1):
             policy = VotePolicy(max_epsilon=100.0, max_colluding=invented)
-            view = View(True, clients, clients, clients, True)
+            view = View(True, clients, clients)
             honest = policy.honest(plan, view)
             assert honest == clients - invented
             event = SkellamDpEvent(float(plan.share_variance * honest), 5, 100)

@@ -35,7 +35,7 @@ def test_votes_on_flowers_simulation_engine(tmp_path: Path) -> None:
     )
     lines = [line for line in done.stdout.splitlines() if line.startswith("released ")]
     assert len(lines) == 2, done.stdout + done.stderr
-    for line, way in zip(lines, ("secagg+", "plain"), strict=True):
+    for line, way in zip(lines, ("secure", "plain"), strict=True):
         release = json.loads(line.removeprefix("released "))
         settings = release["statement"]["design"]["settings"]
         assert (settings["sum"], settings["attempts"]) == (way, 1)

@@ -10,13 +10,10 @@ import pytest
 pytest.importorskip("flwr", reason='needs Flower: pip install "optuna-dp[federated]"')
 
 from flwr.app import Array, ArrayRecord, ConfigRecord, Message, MetricRecord, RecordDict
-from flwr.common import ndarray_to_bytes
 
 from federated.in_process import Wire, vote, votes
-from optuna_dp.federated import (
-    PlainSum,
-    VoteFailedError,
-)
+from optuna_dp.federated import PlainSum
+from optuna_dp.voting import VoteFailedError
 
 assert votes  # a fixture
 
@@ -25,46 +22,37 @@ def _with(reply: Message, **records: Any) -> Message:
     return Message(RecordDict({**dict(reply.content.items()), **records}), metadata=reply.metadata)  # type: ignore[call-overload]
 
 
-def _array(reply: Message, array: np.ndarray) -> Message:
-    return _with(reply, vote=ArrayRecord({"sum": Array(array)}))
+def _entry(record: str, entry: str, value: Any) -> Any:
+    return lambda reply: _with(reply, **{record: ConfigRecord({entry: value})})
 
 
-def _unreadable(reply: Message) -> Message:
-    broken = Array(dtype="int64", shape=(21,), stype="numpy.ndarray", data=b"nonsense")
-    return _with(reply, vote=ArrayRecord({"sum": broken}))
+def _vote(array: np.ndarray) -> Any:
+    return _entry("vote", "vote", array.tobytes())
 
 
 PLAIN = {
-    "a float": lambda r: _array(r, np.zeros(21)),
-    "short": lambda r: _array(r, np.zeros(20, dtype=np.int64)),
-    "two rows": lambda r: _array(r, np.zeros((21, 1), dtype=np.int64)),
-    "huge": lambda r: _array(r, np.full(21, 1 << 40)),
-    "hugely negative": lambda r: _array(r, np.full(21, np.iinfo(np.int64).min)),
-    "unreadable": _unreadable,
+    "a text": _entry("vote", "vote", "21 votes"),
+    "short": _vote(np.zeros(20, dtype=np.int64)),
+    "long": _vote(np.zeros(22, dtype=np.int64)),
+    "huge": _vote(np.full(21, 1 << 40)),
+    "hugely negative": _vote(np.full(21, np.iinfo(np.int64).min)),
     "a loss beside it": lambda r: _with(r, loss=MetricRecord({"loss": 0.5})),
-    "another array": lambda r: _with(r, vote=ArrayRecord({"votes": Array(np.zeros(21, int))})),
+    "another entry": _entry("vote", "votes", bytes(8 * 21)),
+    "an array": lambda r: _with(r, vote=ArrayRecord({"vote": Array(np.zeros(21, int))})),
     "nothing": lambda r: Message(RecordDict(), metadata=r.metadata),  # type: ignore[call-overload]
 }
 
 
-def _config(reply: Message, **values: Any) -> Message:
-    old = dict(reply.content["secaggplus_configs"])
-    return _with(reply, secaggplus_configs=ConfigRecord({**old, **values}))
+def _secure(entry: str, value: Any) -> Any:
+    return _entry("secure_vote", entry, value)
 
 
-def _masked(*arrays: np.ndarray) -> Any:
-    return lambda r: _config(r, masked_params=[ndarray_to_bytes(a) for a in arrays])
-
-
-ONE = np.array([1])
 SECURE = {
-    "a float": _masked(ONE, np.zeros(21)),
-    "short": _masked(ONE, np.zeros(20, dtype=np.int64)),
-    "a part missing": _masked(np.zeros(21, dtype=np.int64)),
-    "out of range": _masked(ONE, np.full(21, 1 << 33)),
-    "unreadable": lambda r: _config(r, masked_params=[b"x", b"y"]),
-    "a weight": lambda r: _with(r, **{"fitres.num_examples": MetricRecord({"num_examples": 120})}),
-    "a metric": lambda r: _with(r, **{"fitres.metrics": ConfigRecord({"accuracy": 0.9})}),
+    "a text": _secure("masked", "22 numbers"),
+    "short": _secure("masked", bytes(4 * 21)),
+    "long": _secure("masked", bytes(4 * 23)),
+    "another entry": _secure("vote", bytes(4 * 22)),
+    "a number of records": lambda r: _with(r, more=MetricRecord({"num_examples": 120})),
     "no record": lambda r: Message(RecordDict(), metadata=r.metadata),  # type: ignore[call-overload]
 }
 
@@ -88,28 +76,30 @@ def test_malformed_plain_votes_are_rejected(kind: str, votes: dict[int, Any]) ->
 
 @pytest.mark.parametrize("kind", SECURE)
 def test_malformed_masked_votes_are_rejected(kind: str, votes: dict[int, Any]) -> None:
-    wire = Wire(6, _fault("collect_masked_vectors", SECURE[kind]))
+    wire = Wire(6, _fault("vote", SECURE[kind]))
     release = vote(max_dropout=1).start(wire, wire.server_context())
     others = sum(made[0] for node, made in votes.items() if node != 2)
     assert release.attributes["noisy_votes"] == others.tolist()
 
 
 @pytest.mark.parametrize(
-    ("stage", "values"),
+    ("stage", "entry", "value"),
     [
-        ("setup", {"pk1": 3}),
-        ("share_keys", {"dsts": "all"}),
-        ("share_keys", {"ctxts": [b"x"]}),
-        ("unmask", {"nids": [1.5]}),
-        ("unmask", {"shares": []}),
+        ("set_up", "keys", 3),
+        ("set_up", "keys", [bytes(range(32))]),
+        ("set_up", "keys", [bytes(range(32)), bytes(range(31))]),
+        ("set_up", "keys", [bytes(range(32)), bytes(32)]),  # its shared secrets are all zero
+        ("share", "letters", "all"),
+        ("share", "letters", [b"x"]),
+        ("share", "letters", [b"x"] * 5),
+        ("open", "shares", [1.5]),
+        ("open", "shares", []),
     ],
 )
 def test_malformed_protocol_messages_are_rejected(
-    stage: str, values: dict[str, Any], votes: dict[int, Any]
+    stage: str, entry: str, value: Any, votes: dict[int, Any]
 ) -> None:
-    wire = Wire(6, _fault(stage, lambda r: _config(r, **values)))
+    wire = Wire(6, _fault(stage, _secure(entry, value)))
     release = vote(max_dropout=1).start(wire, wire.server_context())
-    assert (
-        release.attributes["noisy_votes"]
-        == sum(made[0] for node, made in votes.items() if node != 2 or stage == "unmask").tolist()
-    )
+    counted = [made[0] for node, made in votes.items() if node != 2 or stage == "open"]
+    assert release.attributes["noisy_votes"] == sum(counted).tolist()

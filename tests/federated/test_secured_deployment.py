@@ -47,7 +47,7 @@ def test_votes_refusals_and_an_edited_app_in_a_secured_deployment(tmp_path: Path
         settings = release["statement"]["design"]["settings"]
         assert settings["plan"]["clients"] == 3
         assert settings["attempts"] == 1
-        assert settings["sum"] == "secagg+"
+        assert settings["sum"] == "secure"
         guarantee = Guarantee.from_json(release["statement"]["guarantee"])
         assert 3.9 < guarantee.epsilon(1e-5) <= 4.0
         for i in range(3):

@@ -8,7 +8,6 @@ from __future__ import annotations
 import copy
 import json
 import logging
-import sys
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
@@ -18,20 +17,19 @@ import pytest
 pytest.importorskip("flwr", reason='needs Flower: pip install "optuna-dp[federated]"')
 
 from flwr.app import Message
-from flwr.supercore.primitives.asymmetric import generate_key_pairs, public_key_to_bytes
 
 from federated.in_process import STAGES, Wire, stage_of, vote, votes
-from optuna_dp.federated import VoteFailedError, VotePolicy, masks
-from optuna_dp.federated.transport import entry_bound
-from optuna_dp.voting import VotePlan
+from optuna_dp.federated import VotePolicy, secure_client, secure_keys
+from optuna_dp.federated.secure_keys import private_key, public_key
+from optuna_dp.voting import VoteFailedError
 
 assert votes  # a fixture
 
 CLIENTS = 4
-CONFIG, QUERY = "secaggplus_configs", "vote_query"
+RECORD = "secure_vote"
 # Generous: nothing is refused because of what it costs.
 POLICY = VotePolicy(max_epsilon=1e3, total_epsilon=1e6, min_clients=2, max_attempts=100)
-CANNOT_READ = "a client's share cannot be read: it was shown another query or other clients"
+CANNOT_READ = "cannot be read: that client was shown another query or other clients"
 
 # Changes a message of a stage that some clients get.
 Change = Callable[[str, Message], None]
@@ -114,7 +112,7 @@ def another(value: Any) -> Any:
 def honest_query() -> dict[str, Any]:
     wire, made = Split(nothing, ()), vote(epsilon=2.0)
     made.start(wire, wire.server_context())
-    return dict(json.loads(wire.sent[0].content[QUERY]["query"]))
+    return dict(json.loads(wire.sent[0].content[RECORD]["query"]))
 
 
 VALUES = dict(leaves(honest_query()))
@@ -131,21 +129,17 @@ ANSWERED_BY_ALL = {
 
 
 def other_query(path: tuple[Any, ...], value: Any) -> Change:
-    """The query with another value, and a set-up that fits it."""
+    """The query with another value."""
 
     def change(stage: str, message: Message) -> None:
-        if stage != "setup":
+        if stage != "set_up":
             return
-        data = json.loads(str(message.content[QUERY]["query"]))
+        data = json.loads(str(message.content[RECORD]["query"]))
         place = data
         for key in path[:-1]:
             place = place[key]
         place[path[-1]] = value
-        message.content[QUERY]["query"] = json.dumps(data)
-        if path[0] == "plan" and path[1] in ("votes", "share_units"):
-            clip = entry_bound(VotePlan.from_json(data["plan"]))
-            message.content[CONFIG]["clipping_range"] = float(clip)
-            message.content[CONFIG]["target_range"] = 2 * clip
+        message.content[RECORD]["query"] = json.dumps(data)
 
     return change
 
@@ -169,13 +163,11 @@ def test_every_value_is_refused_by_its_binding_alone(
     chosen: Any, votes: dict[int, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Without it, each query that all would answer is answered beside another one."""
-    real = masks.digest_of
+    real = secure_keys.view_of
     monkeypatch.setattr(
-        masks,
-        "digest_of",
-        lambda run, query, numbers, keys: real(
-            run, "", {**numbers, "clipping_range": 0, "target_range": 0}, keys
-        ),
+        secure_client,
+        "view_of",
+        lambda run, query, threshold, keys: real(run, "", threshold, keys),
     )
     for path in ANSWERED_BY_ALL:
         votes.clear()
@@ -186,19 +178,14 @@ def test_every_value_is_refused_by_its_binding_alone(
 def test_masks_of_different_queries_do_not_cancel_either(
     chosen: Any, votes: dict[int, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A second line: with shares that everybody can read, the sum of two queries does not open."""
-    real = masks.pair_key
-
-    def readable(own: Any, other: Any) -> bytes:
-        if sys._getframe(1).f_code.co_name == "_share_keys":
-            before = masks.view.set(b"")
-            try:
-                return real(own, other)
-            finally:
-                masks.view.reset(before)
-        return real(own, other)
-
-    monkeypatch.setattr(masks.client_module(), "generate_shared_key", readable)
+    """A second line: with letters that everybody can read, the sum of two does not open."""
+    for name in ("write_letter", "read_letter"):
+        real = getattr(secure_keys, name)
+        monkeypatch.setattr(
+            secure_client,
+            name,
+            lambda private, public, view, *more, real=real: real(private, public, b"", *more),
+        )
     assert held(chosen, nothing, ()) is not None
     votes.clear()
     assert held(chosen, other_query(("vote",), "another"), range(1, CLIENTS)) is None
@@ -208,66 +195,88 @@ def test_masks_of_different_queries_do_not_cancel_either(
 # -- everything else -----------------------------------------------------------------------------
 
 
-def with_entry(stage: str, key: str, value: Callable[[Any], Any], record: str = CONFIG) -> Change:
+def with_entry(stage: str, key: str, value: Callable[[Any], Any]) -> Change:
     def change(at: str, message: Message) -> None:
         if at == stage:
-            message.content[record][key] = value(message.content[record][key])
+            message.content[RECORD][key] = value(message.content[RECORD][key])
 
     return change
 
 
-def with_keys(alter: Callable[[dict[str, Any]], None]) -> Change:
-    """Other keys of other clients than the one that is told so."""
+def with_keys(alter: Callable[[list[list[bytes]]], None]) -> Change:
+    """Other keys of clients than the one that is told so."""
 
     def change(stage: str, message: Message) -> None:
-        if stage == "share_keys":
-            config = message.content[CONFIG]
-            found = {k: v for k, v in config.items() if k != "stage"}
-            own = found.pop(str(message.metadata.dst_node_id))
-            alter(found)
-            for key in [k for k in config if k != "stage"]:
-                del config[key]
-            for key, pair in {str(message.metadata.dst_node_id): own, **found}.items():
-                config[key] = pair
+        if stage == "share":
+            record = message.content[RECORD]
+            names, keys = list(record["names"]), list(record["keys"])
+            own = names.index(message.metadata.dst_node_id)
+            pairs = [keys[2 * i : 2 * i + 2] for i in range(len(names))]
+            others = pairs[:own] + pairs[own + 1 :]
+            alter(others)
+            pairs = [*others[:own], pairs[own], *others[own:]]
+            record["keys"] = [key for pair in pairs for key in pair]
 
     return change
 
 
-def fresh_key(which: int) -> Callable[[dict[str, Any]], None]:
-    def alter(keys: dict[str, Any]) -> None:
-        pair = list(keys[min(keys)])
-        pair[which] = public_key_to_bytes(generate_key_pairs()[1])
-        keys[min(keys)] = pair
+def fresh_key(which: int) -> Callable[[list[list[bytes]]], None]:
+    def alter(pairs: list[list[bytes]]) -> None:
+        pairs[0][which] = public_key(private_key())
 
     return alter
 
 
-def renamed(keys: dict[str, Any]) -> None:
-    keys["5"] = keys.pop(min(keys))
+def known_secret(pairs: list[list[bytes]]) -> None:
+    """A point of small order: with any private key the shared secret is zero."""
+    pairs[0][0] = bytes(32)
+
+
+def written_otherwise(pairs: list[list[bytes]]) -> None:
+    """X25519 leaves the highest bit out."""
+    pairs[0][0] = pairs[0][0][:-1] + bytes([pairs[0][0][-1] ^ 0x80])
 
 
 def not_its_own(stage: str, message: Message) -> None:
-    if stage == "share_keys":
-        own = str(message.metadata.dst_node_id)
-        key = public_key_to_bytes(generate_key_pairs()[1])
-        message.content[CONFIG][own] = [message.content[CONFIG][own][0], key]
+    if stage == "share":
+        record = message.content[RECORD]
+        keys = list(record["keys"])
+        keys[2 * list(record["names"]).index(message.metadata.dst_node_id)] = keys[-1][::-1]
+        record["keys"] = keys
 
 
-def exchanged(keys: dict[str, Any]) -> None:
-    keys[min(keys)], keys[max(keys)] = keys[max(keys)], keys[min(keys)]
+def renamed(stage: str, message: Message) -> None:
+    if stage == "share":
+        record = message.content[RECORD]
+        own = message.metadata.dst_node_id
+        other = next(name for name in record["names"] if name != own)
+        record["names"] = [5 if name == other else name for name in record["names"]]
 
 
-def rewritten(keys: dict[str, Any]) -> None:
-    keys[min(keys)] = [keys[min(keys)][0] + b"\n", keys[min(keys)][1]]
+def a_client_less(stage: str, message: Message) -> None:
+    """Of those that it is introduced to, the message leaves out another than the client."""
+    if stage == "share":
+        record = message.content[RECORD]
+        i = 0 if record["names"][0] != message.metadata.dst_node_id else 1
+        record["names"] = [*record["names"][:i], *record["names"][i + 1 :]]
+        record["keys"] = [*record["keys"][: 2 * i], *record["keys"][2 * i + 2 :]]
 
 
 def reordered(stage: str, *names: str) -> Change:
     def change(at: str, message: Message) -> None:
         if at == stage:
             for name in names:
-                message.content[CONFIG][name] = message.content[CONFIG][name][::-1]
+                message.content[RECORD][name] = message.content[RECORD][name][::-1]
 
     return change
+
+
+def reordered_clients(stage: str, message: Message) -> None:
+    if stage == "share":
+        record = message.content[RECORD]
+        pairs = [record["keys"][i : i + 2] for i in range(0, 2 * CLIENTS, 2)]
+        record["names"] = record["names"][::-1]
+        record["keys"] = [key for pair in pairs[::-1] for key in pair]
 
 
 def less(values: list[Any]) -> list[Any]:
@@ -275,56 +284,34 @@ def less(values: list[Any]) -> list[Any]:
 
 
 REFUSED: dict[str, tuple[Change, str]] = {
-    "setup sample_num": (with_entry("setup", "sample_num", lambda n: n - 1), "were planned"),
-    "setup share_num": (with_entry("setup", "share_num", lambda n: n - 1), "were planned"),
-    "setup threshold": (
-        with_entry("setup", "threshold", lambda n: n - 1),
+    "set_up query": (with_entry("set_up", "query", lambda text: text + " "), CANNOT_READ),
+    "set_up clients": (with_entry("set_up", "clients", lambda n: n - 1), "at most the number"),
+    "set_up threshold": (
+        with_entry("set_up", "threshold", lambda n: n - 1),
         "the plan needs at least",
     ),
-    "setup clipping_range": (with_entry("setup", "clipping_range", lambda x: 8.0), "clipping"),
-    "setup target_range": (with_entry("setup", "target_range", lambda n: n * 2), "target"),
-    "setup mod_range": (with_entry("setup", "mod_range", lambda n: n // 2), "mod_range"),
-    "setup max_weight": (with_entry("setup", "max_weight", lambda x: 1000.0), "max_weight"),
-    "setup query": (with_entry("setup", "query", lambda text: text + " ", QUERY), CANNOT_READ),
-    "share_keys a client left out": (with_keys(lambda keys: keys.pop(min(keys))), "are needed"),
-    "share_keys another first key": (with_keys(fresh_key(0)), CANNOT_READ),
-    "share_keys another second key": (with_keys(fresh_key(1)), CANNOT_READ),
-    "share_keys a key written otherwise": (with_keys(rewritten), "keys that no client makes"),
-    # Here it is the server that uses no such reply; a client would have no share of that name.
-    "share_keys another name": (with_keys(renamed), ""),
-    "share_keys a key of its own": (not_its_own, "does not show this client its own keys"),
-    "share_keys names exchanged": (with_keys(exchanged), CANNOT_READ),
-    "collect_masked_vectors srcs": (
-        with_entry("collect_masked_vectors", "srcs", less),
-        "has sent no share",
-    ),
-    "collect_masked_vectors srcs in another order": (
-        reordered("collect_masked_vectors", "srcs"),
-        CANNOT_READ,
-    ),
-    "collect_masked_vectors ctxts": (
-        with_entry("collect_masked_vectors", "ctxts", less),
-        "one share of each",
-    ),
-    "unmask active_nids": (with_entry("unmask", "active_nids", less), "are needed"),
-    "unmask dead_nids": (
-        with_entry("unmask", "dead_nids", lambda nids: [1001]),
-        "called active and dead",
+    "share names": (a_client_less, "the message shows 3 clients, and the set-up has 4"),
+    "share another name": (renamed, CANNOT_READ),
+    "share names exchanged": (with_keys(lambda pairs: pairs.reverse()), CANNOT_READ),
+    "share keys": (with_entry("share", "keys", less), "two keys of each client"),
+    "share another mask key": (with_keys(fresh_key(0)), CANNOT_READ),
+    "share another letter key": (with_keys(fresh_key(1)), CANNOT_READ),
+    "share a mask key written otherwise": (with_keys(written_otherwise), CANNOT_READ),
+    "share a key of a known secret": (with_keys(known_secret), "keys that no client makes"),
+    "share a key of its own": (not_its_own, "does not show this client its own keys"),
+    "vote letters": (with_entry("vote", "letters", less), "one letter of each"),
+    "vote letters in another order": (reordered("vote", "letters"), CANNOT_READ),
+    "open voted": (with_entry("open", "voted", less), "are needed"),
+    "open lost": (with_entry("open", "lost", lambda names: [1001]), "called voted and lost"),
+    "open lost clients that are not there": (
+        with_entry("open", "lost", lambda names: [7]),
+        "was never introduced",
     ),
 }
 
 HARMLESS: dict[str, tuple[Change, str]] = {
-    "share_keys in another order": (
-        with_keys(lambda keys: [keys.update({k: keys.pop(k)}) for k in sorted(keys)]),  # type: ignore[arg-type, func-returns-value]
-        "which share of a secret goes to whom says nothing",
-    ),
-    "collect_masked_vectors in another order": (
-        reordered("collect_masked_vectors", "srcs", "ctxts"),
-        "masks are added, in whatever order",
-    ),
+    "share clients in another order": (reordered_clients, "a client puts them in order"),
 }
-# Read by nobody: Flower's record of a training round, which is empty.
-UNREAD = {"fitins.parameters", "fitins.config"}
 
 
 @pytest.mark.parametrize("name", REFUSED)
@@ -336,7 +323,7 @@ def test_what_two_clients_are_told_differently_is_refused(
     with caplog.at_level(logging.WARNING, logger="optuna_dp"):
         assert held(chosen, change, to) is None
     assert reason in refusals(caplog)
-    if name.startswith(("setup", "share_keys")):
+    if name.startswith(("set_up", "share")):
         assert votes == {}
 
 
@@ -355,14 +342,9 @@ def test_no_field_is_left_out(chosen: Any) -> None:
     for message in wire.sent:
         stage = stage_of(message)
         assert stage in STAGES
-        for name, record in message.content.items():
-            if name in UNREAD:
-                assert set(record) <= {"_empty"}
-                continue
-            assert name in (CONFIG, QUERY)
-            for key in set(record) - {"stage"}:
-                field = f"{stage} {'another name' if key.isdecimal() else key}"
-                assert field in tried, field
+        assert set(message.content) == {RECORD}
+        for key in set(message.content[RECORD]) - {"stage"}:
+            assert f"{stage} {key}" in tried
 
 
 def test_another_run_is_another_vote(

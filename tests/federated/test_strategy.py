@@ -15,14 +15,8 @@ from optuna.distributions import CategoricalDistribution
 
 from federated.in_process import app, objective, vote
 from optuna_dp.errors import InvalidArgumentError
-from optuna_dp.federated import (
-    FederatedVote,
-    InProcessGrid,
-    PlainSum,
-    VoteFailedError,
-    VotePolicy,
-    VoteStrategy,
-)
+from optuna_dp.federated import FederatedVote, InProcessGrid, PlainSum, VotePolicy, VoteStrategy
+from optuna_dp.voting import VoteFailedError
 
 CLIENTS = 6
 

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import json
-import random
 import re
 from typing import Any
 
@@ -11,28 +10,20 @@ import pytest
 
 pytest.importorskip("flwr", reason='needs Flower: pip install "optuna-dp[federated]"')
 
-from flwr.app import Message
 from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
 
 import optuna_dp as odp
 from federated.in_process import SPACE, Wire, app, failing, vote, votes
 from optuna_dp.errors import InvalidArgumentError
-from optuna_dp.federated import (
-    FederatedVote,
-    InProcessGrid,
-    PlainSum,
-    SecAggPlus,
-    VoteFailedError,
-    masks,
-    shamir,
-)
+from optuna_dp.federated import FederatedVote, InProcessGrid, PlainSum, SecureSum
 from optuna_dp.federated.client import evaluation_of
 from optuna_dp.federated.query import VoteQuery, choose_candidates
 from optuna_dp.releasing.publishing import publish
+from optuna_dp.voting import VoteFailedError
 
 assert votes  # a fixture
 
-TRANSPORTS = [PlainSum(), SecAggPlus()]
+TRANSPORTS = [PlainSum(), SecureSum()]
 
 
 @pytest.mark.parametrize("transport", TRANSPORTS)
@@ -102,45 +93,15 @@ def test_progress_shows_stages_and_counts() -> None:
         assert any(f"stage {number} of 4" in x and "7 of 7 nodes" in x for x in lines)
 
 
-@pytest.mark.parametrize("stage", ["collect_masked_vectors", "unmask"])
+@pytest.mark.parametrize("stage", ["vote", "open"])
 def test_dropouts_up_to_the_allowance_leave_the_sum_exact(
     stage: str, votes: dict[int, Any]
 ) -> None:
     wire = Wire(12, failing(2, 7, 11, stage=stage))
     release = vote(max_dropout=3).start(wire, wire.server_context())
-    present = [i for i in range(12) if stage == "unmask" or i not in (2, 7, 11)]
+    present = [i for i in range(12) if stage == "open" or i not in (2, 7, 11)]
     assert release.attributes["noisy_votes"] == sum(votes[i][-1] for i in present).tolist()
     assert release.guarantee.epsilon(1e-5) <= 2.0
-
-
-@pytest.mark.parametrize("lost", [0, 3])
-def test_the_server_computes_one_set_of_coefficients(
-    lost: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """For all secrets, though every client is shown the others in another order."""
-
-    class Shuffled(Wire):
-        def _deliver(self, message: Message) -> Message:
-            config = message.content.config_records.get("secaggplus_configs", {})
-            names = [name for name in config if name != "stage"]
-            if config.get("stage") == "share_keys":
-                for name in random.Random(message.metadata.dst_node_id).sample(names, len(names)):
-                    config[name] = config.pop(name)
-            return super()._deliver(message)
-
-    combined: list[int] = []
-    module, real = masks.server_module(), shamir.combine_shares
-
-    def noted(shares: list[bytes]) -> bytes:
-        combined.append(len(shares))
-        return real(shares)
-
-    monkeypatch.setattr(module, "combine_shares", noted)
-    shamir.lagrange_at_zero.cache_clear()
-    wire = Shuffled(12, failing(*range(lost), stage="collect_masked_vectors"))
-    assert vote(max_dropout=3).start(wire, wire.server_context()).params
-    assert combined == [9] * 12  # the threshold's, of each secret
-    assert shamir.lagrange_at_zero.cache_info().misses == 1
 
 
 def test_plain_dropouts_up_to_the_allowance(votes: dict[int, Any]) -> None:
@@ -151,7 +112,7 @@ def test_plain_dropouts_up_to_the_allowance(votes: dict[int, Any]) -> None:
     assert release.attributes["noisy_votes"] == sum(votes[i][0] for i in present).tolist()
 
 
-@pytest.mark.parametrize("stage", ["setup", "share_keys"])
+@pytest.mark.parametrize("stage", ["set_up", "share"])
 def test_losses_before_the_vote_are_set_up_again_for_free(
     stage: str, votes: dict[int, Any]
 ) -> None:
@@ -165,7 +126,7 @@ def test_losses_before_the_vote_are_set_up_again_for_free(
 
 @pytest.mark.parametrize(
     ("transport", "stage"),
-    [(PlainSum(), "plain"), (SecAggPlus(), "collect_masked_vectors"), (SecAggPlus(), "unmask")],
+    [(PlainSum(), "plain"), (SecureSum(), "vote"), (SecureSum(), "open")],
 )
 def test_retries_have_fresh_noise_and_are_charged(
     transport: Any, stage: str, votes: dict[int, Any]
@@ -184,9 +145,7 @@ def test_retries_have_fresh_noise_and_are_charged(
     assert release.attributes["noisy_votes"] == sum(made[1] for made in votes.values()).tolist()
 
 
-@pytest.mark.parametrize(
-    ("transport", "stage"), [(PlainSum(), "plain"), (SecAggPlus(), "collect_masked_vectors")]
-)
+@pytest.mark.parametrize(("transport", "stage"), [(PlainSum(), "plain"), (SecureSum(), "vote")])
 def test_too_few_survivors_are_refused_and_what_is_spent_is_said(
     transport: Any, stage: str
 ) -> None:
@@ -197,11 +156,11 @@ def test_too_few_survivors_are_refused_and_what_is_spent_is_said(
     assert caught.value.attempts == 2
     assert caught.value.guarantee.epsilon(1e-5) == chosen.plan(10).guarantee(2).epsilon(1e-5)
     # The sum of too few was never opened.
-    assert not [s for s, _ in wire.transcript if s == "unmask"]
+    assert not [s for s, _ in wire.transcript if s == "open"]
 
 
 def test_a_lost_set_up_spends_nothing(votes: dict[int, Any]) -> None:
-    wire = Wire(10, failing(0, 5, 9, stage="setup"))
+    wire = Wire(10, failing(0, 5, 9, stage="set_up"))
     with pytest.raises(VoteFailedError, match="nothing is spent") as caught:
         vote(max_dropout=2).start(wire, wire.server_context())
     assert caught.value.attempts == 0
@@ -246,7 +205,7 @@ def test_rounds_have_the_same_number_of_clients() -> None:
 
 
 def test_a_round_in_which_nobody_was_asked_is_not_counted() -> None:
-    lost = Wire(6, failing(0, 1, stage="setup", times=1))
+    lost = Wire(6, failing(0, 1, stage="set_up", times=1))
     chosen = vote()
     with pytest.raises(VoteFailedError, match="nothing is spent"):
         chosen.start(lost, lost.server_context())
@@ -257,16 +216,6 @@ def test_too_few_nodes() -> None:
     wire = Wire(3)
     with pytest.raises(VoteFailedError, match="3 nodes are connected, 5 are wanted"):
         vote(clients=5, timeout=0.02).start(wire, wire.server_context())
-
-
-def test_with_a_part_of_the_shares_the_sum_is_exact_too(votes: dict[int, Any]) -> None:
-    wire = Wire(20, failing(3, stage="collect_masked_vectors"))
-    chosen = vote(secure_aggregation=SecAggPlus(shares=0.45), max_dropout=2)
-    release = chosen.start(wire, wire.server_context())
-    assert (
-        release.attributes["noisy_votes"]
-        == sum(made[-1] for node, made in votes.items() if node != 3).tolist()
-    )
 
 
 @pytest.mark.parametrize(
@@ -287,7 +236,6 @@ def test_with_a_part_of_the_shares_the_sum_is_exact_too(votes: dict[int, Any]) -
         ({"clients": 10, "max_dropout": 5}, "max_dropout"),
         ({"clients": 10, "max_dropout": 2, "max_colluding": 8}, "max_dropout"),
         ({"clients": 10, "max_dropout": 1, "max_colluding": 9}, "max_dropout"),
-        ({"clients": 40, "secure_aggregation": SecAggPlus(0.1), "max_colluding": 9}, "max_coll"),
         ({"retries": -1}, "retries"),
         ({"rounds": 0}, "rounds"),
         ({"clients": 10, "rounds": 60, "retries": 1}, "attempts"),
@@ -296,12 +244,6 @@ def test_with_a_part_of_the_shares_the_sum_is_exact_too(votes: dict[int, Any]) -
 def test_bad_votes_are_refused_at_construction(changes: dict[str, Any], argument: str) -> None:
     with pytest.raises(InvalidArgumentError, match=argument):
         vote(**changes)
-
-
-@pytest.mark.parametrize("shares", [0.0, 1.5, float("nan")])
-def test_bad_shares_are_refused(shares: float) -> None:
-    with pytest.raises(InvalidArgumentError, match="shares"):
-        SecAggPlus(shares=shares)
 
 
 def test_candidates_of_every_kind() -> None:

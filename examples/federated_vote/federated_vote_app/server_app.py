@@ -9,7 +9,7 @@ from flwr.app import Context
 from flwr.serverapp import Grid, ServerApp
 
 from federated_vote_app.task import SEARCH_SPACE
-from optuna_dp.federated import FederatedVote, PlainSum, SecAggPlus
+from optuna_dp.federated import FederatedVote, PlainSum, SecureSum
 
 app = ServerApp()
 
@@ -24,7 +24,7 @@ def main(grid: Grid, context: Context) -> None:
         epsilon=float(config["epsilon"]),
         clients=int(config["clients"]),
         max_dropout=int(config["max-dropout"]),
-        secure_aggregation=SecAggPlus() if config["secure"] else PlainSum(),
+        secure_aggregation=SecureSum() if config["secure"] else PlainSum(),
         timeout=300.0,
         progress=print,
     )
