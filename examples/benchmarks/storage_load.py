@@ -96,7 +96,7 @@ def measure(
         "worker exit codes": sorted({process.exitcode for process in crew}),
     }
     if sampler != "RandomSampler":
-        plan = read_plan(study._storage, study._study_id)
+        plan = read_plan(study)
         assert plan is not None
         extra = [t for t in found if t.number >= plan.slots and t.params]
         lost = set(range(plan.slots)) - {t.number for t in done}

@@ -29,13 +29,13 @@ import optuna_dp as odp
 
 SPACE = {name: FloatDistribution(0.0, 1.0) for name in ("x", "y")}
 SIZES = (10, 100, 1000)
-# Trials that one count is the mean of: a whole batch of the sampler that proposes batches.
+# Trials that one count is the mean of.
 BLOCK = 10
 RUNS = odp.Geometric(mean=10**9)
 # Calls as a caller makes them; what a storage calls on itself is part of the first call.
 _NAMES = ("create_", "get_", "set_", "_get_trials", "_create_new_trial", "_set_trial_param")
-# Their earlier trials cannot be added by hand: a proposer sees those that the study made only.
-_NOT_FILLED = ("ProposeTestSampler, proposer", "BudgetSampler, pilots")
+# Its earlier trials cannot be added by hand: a proposer sees those that the study made only.
+_NOT_FILLED = "BudgetSampler, pilots"
 
 
 def _points(count: int) -> list[dict[str, float]]:
@@ -46,14 +46,6 @@ def _budget(pilots: int) -> odp.BudgetPlan:
     return odp.plan_budget(
         epsilon=3.0, run=lambda noise, steps: odp.gaussian(noise), steps=1, pilots=pilots
     )
-
-
-def _propose_test(**how: Any) -> Any:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        return odp.ProposeTestSampler(
-            SPACE, n_partitions=1000, epsilon=10.0, granularity=0.005, **how
-        )
 
 
 def samplers() -> dict[str, Callable[[], Any]]:
@@ -71,9 +63,8 @@ def samplers() -> dict[str, Callable[[], Any]]:
         "NoisyMaxSampler": lambda: odp.NoisyMaxSampler(
             SPACE, candidates=_points(many), n_partitions=1000, epsilon=10.0
         ),
-        "ProposeTestSampler": lambda: _propose_test(candidates=_points(many)),
-        "ProposeTestSampler, proposer": lambda: _propose_test(
-            proposer=optuna.samplers.RandomSampler(seed=0), batch_size=BLOCK
+        "ProposeTestSampler": lambda: odp.ProposeTestSampler(
+            SPACE, candidates=_points(many), n_partitions=1000, epsilon=10.0
         ),
     }
 
@@ -143,7 +134,7 @@ def traffic(name: str, sizes: tuple[int, ...], storage: Any, block: int = BLOCK)
     done, found = min(sizes[0], 5), []
     for n in sizes:
         for _ in range(done, n):
-            if name in _NOT_FILLED:
+            if name == _NOT_FILLED:
                 one_trial(study)
                 continue
             params = {
@@ -177,14 +168,12 @@ def main() -> None:
     with own_postgres() if options.place == "postgresql" else nullcontext(None) as url:
         for name in options.samplers:
             storage: Any = optuna.storages.get_storage(url)
-            # Of many batches one passes the test by chance, which ends the study.
-            few = name == "ProposeTestSampler, proposer"
-            found = traffic(name, sizes[:2] if few else sizes, storage)
+            found = traffic(name, sizes, storage)
             rows = [(sum(t.calls.values()) / BLOCK, t.statements / BLOCK) for t in found]
             print(f"{name:30}" + "".join(f"{c:16.1f}{s:7.1f}" for c, s in rows), flush=True)
             results[name] = [
                 {"n": n, "calls": dict(t.calls), "statements": t.statements, "trials": BLOCK}
-                for n, t in zip(sizes, found, strict=False)
+                for n, t in zip(sizes, found, strict=True)
             ]
             if options.methods:
                 print("   ", {k: v / BLOCK for k, v in sorted(found[-1].calls.items())})

@@ -1,82 +1,82 @@
-"""One script for a laptop, Dask, Ray and Slurm.
+"""One script for this machine, Dask, Ray and Slurm.
 
     python tune.py                              # processes on this machine
     python tune.py dask tcp://SCHEDULER:8786    # a Dask cluster that is there
+    python tune.py dask                         # one on this machine, made for the call
     python tune.py ray                          # the Ray cluster of RAY_ADDRESS, or one of its own
     python tune.py slurm                        # a Dask cluster of Slurm jobs (dask-jobqueue)
 
---storage URL keeps the study in a database; without it the study is kept in tuning.db, here.
+--storage URL keeps the study in a database, which several machines need. Without it the study is
+kept in the journal tuning.log, here.
 """
 
 import argparse
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
-import joblib
 import optuna
+from optuna.storages import JournalStorage
+from optuna.storages.journal import JournalFileBackend
 
 import optuna_dp as odp
 from optuna_dp import digits
 
 
 @contextmanager
-def engine(name: str, address: str | None, workers: int) -> Iterator[None]:
-    """Tells joblib where workers are to run; nothing else here knows."""
-    if name == "laptop":
-        with joblib.parallel_config("loky"):
-            yield
-    elif name == "dask":
+def running(where: str, address: str | None, workers: int) -> Iterator[str]:
+    """Connects to a cluster, or starts one; yields the name of the engine."""
+    if where == "dask":
         from distributed import Client
 
-        with Client(address), joblib.parallel_config("dask"):
-            yield
-    elif name == "slurm":
+        # One thread for each worker: threads of one process die together.
+        on_this_machine = {"n_workers": workers, "threads_per_worker": 1}
+        with Client(address) if address else Client(**on_this_machine):
+            yield "dask"
+    elif where == "slurm":
         from dask_jobqueue import SLURMCluster
         from distributed import Client
 
         # One worker per job: a job that is killed takes one run with it.
         cluster = SLURMCluster(cores=1, processes=1, memory="8GB", walltime="08:00:00")
         cluster.scale(jobs=workers)
-        with cluster, Client(cluster) as client, joblib.parallel_config("dask"):
+        with cluster, Client(cluster) as client:
             client.wait_for_workers(workers)
-            yield
-    else:
+            yield "dask"
+    elif where == "ray":
         import ray
-        from ray.util.joblib import register_ray
 
         ray.init(address)
-        register_ray()
-        with joblib.parallel_config("ray"):
-            yield
+        yield "ray"
         ray.shutdown()
+    else:
+        yield "processes"
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument(
-        "engine", nargs="?", default="laptop", choices=["laptop", "dask", "ray", "slurm"]
-    )
+    choices = ["processes", "dask", "ray", "slurm"]
+    parser.add_argument("where", nargs="?", default="processes", choices=choices)
     parser.add_argument("address", nargs="?")
     parser.add_argument("--workers", type=int, default=2)
-    parser.add_argument("--storage", default="sqlite:///tuning.db")
+    parser.add_argument("--storage", help="the URL of a database")
     arguments = parser.parse_args()
     optuna.logging.set_verbosity(optuna.logging.WARNING)
-    plan = digits.budget(epsilon=3.0, pilots=(16, 4))
-
-    def make_study() -> optuna.Study:
-        return optuna.create_study(
-            study_name="digits",
-            storage=arguments.storage,
-            load_if_exists=True,  # A second call goes on where the first was interrupted.
-            direction="maximize",
-            sampler=odp.BudgetSampler(plan),
-        )
-
-    with engine(arguments.engine, arguments.address, arguments.workers):
-        study = odp.distributed.optimize(
-            make_study,
+    journal = JournalFileBackend(str(Path("tuning.log").resolve()))
+    study = optuna.create_study(
+        study_name="digits",
+        storage=arguments.storage or JournalStorage(journal),
+        load_if_exists=True,  # A second call goes on where the first was interrupted.
+        direction="maximize",
+        # Four workers can be busy with pilots. All calls for a study need the same number.
+        sampler=odp.BudgetSampler(digits.budget(epsilon=3.0, pilots=(16, 4)), pilot_batch_size=4),
+    )
+    with running(arguments.where, arguments.address, arguments.workers) as engine:
+        odp.distributed.optimize(
+            study,
             digits.BudgetObjective(),
             workers=arguments.workers,
+            engine=engine,
             callbacks=[odp.PrivacyCallback()],
         )
     release = odp.release(study)

@@ -1,13 +1,14 @@
-"""Studies whose runs note that they began, and workers that die at a given moment."""
+"""Studies whose runs note that they began, and objectives in which a worker dies or fails."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import optuna
+from optuna.storages import JournalStorage
+from optuna.storages.journal import JournalFileBackend
 from support import exactly
 
 import optuna_dp as odp
@@ -25,26 +26,46 @@ class Diary:
         return [int(line) for line in self.path.read_text().split()] if self.path.exists() else []
 
 
+def journal_study(
+    folder: Path, sampler: optuna.samplers.BaseSampler | None = None
+) -> optuna.Study:
+    """The study in a folder's journal; of twelve runs unless a sampler is given."""
+    return optuna.create_study(
+        study_name="tuning",
+        storage=JournalStorage(JournalFileBackend(str(folder / "journal"))),
+        direction="maximize",
+        sampler=sampler or odp.RandTuneSampler(trials=exactly(12)),
+        load_if_exists=True,
+    )
+
+
 def objective_of(
     diary: Diary,
     *,
-    fatal: int | None = None,
-    raises: int | None = None,
-    kills: tuple[int, int] | None = None,
+    fatal: Collection[int] = (),
+    death: str = "kill",
+    raises: Collection[int] = (),
+    error: BaseException | None = None,
+    seconds: float = 0.0,
 ) -> Callable[[optuna.Trial], float]:
     """An objective that can be sent anywhere, module or not.
 
     Args:
         diary: Where runs note their numbers.
-        fatal: The number of a run whose worker is killed in its midst.
-        raises: The number of a run that raises.
-        kills: The number of a run that kills another process, and the process.
+        fatal: The numbers of runs whose worker dies in their midst.
+        death: "kill", or "thread": see ``engines.threads``.
+        raises: The numbers of runs that raise.
+        error: What these raise; a ValueError if None.
+        seconds: How long a run takes.
     """
     path = str(diary.path)
+    error = error or ValueError("the data are not there")
 
     def objective(trial: optuna.Trial) -> float:
         import os as system
         import signal
+        import time
+        import types
 
         import optuna_dp
 
@@ -54,37 +75,19 @@ def objective_of(
         file = system.open(path, system.O_WRONLY | system.O_CREAT | system.O_APPEND)
         system.write(file, f"{trial.number}\n".encode())
         system.close(file)
-        if trial.number == fatal:
+        time.sleep(seconds)
+        if trial.number in fatal and death == "kill":
             system.kill(system.getpid(), signal.SIGKILL)
-        if kills is not None and trial.number == kills[0]:
-            system.kill(kills[1], signal.SIGKILL)
-        if trial.number == raises:
-            raise ValueError("the data are not there")
+        if trial.number in fatal:
+            from engines.threads import Death
+
+            raise Death
+        if trial.number in raises:
+            raise error
         if run is None:
             return -((x - 0.3) ** 2)
-        run.spent(optuna_dp.gaussian(run.noise_multiplier))
+        # As a library's accountant hands it in.
+        run.spent(types.SimpleNamespace(dp_event=optuna_dp.gaussian(run.noise_multiplier)))
         return run.score([1.0 - (x - 0.3) ** 2 / 4] * 100, size=100)
 
     return objective
-
-
-def study_maker(
-    sampler: optuna.samplers.BaseSampler | None = None, storage: Any = None
-) -> Callable[[], optuna.Study]:
-    """Returns what makes a study; of twelve runs unless a sampler is given."""
-
-    def make_study() -> optuna.Study:
-        return optuna.create_study(
-            study_name="tuning",
-            storage=storage,
-            direction="maximize",
-            sampler=sampler or odp.RandTuneSampler(trials=exactly(12)),
-            load_if_exists=True,
-        )
-
-    return make_study
-
-
-def law(least: int = 8, most: int = 24) -> odp.TrialCount:
-    """A law of T between two numbers, nearly always; for tests only."""
-    return odp.Poisson(mean=(least + most) / 2).capped(most)

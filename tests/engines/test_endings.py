@@ -1,8 +1,7 @@
-"""What ends while a study runs: a worker, the caller, the storage, a run that hangs; Ctrl-C.
+"""Calls that are interrupted, and calling processes that are killed.
 
-Each on processes of this machine, on Dask and on Ray, in processes of their own. The latter two
-need the extras dask and ray: ``pytest tests/engines/test_endings.py -m engines -n 0``.
-``ENGINE_STUDIES`` says how many studies of each kind are made.
+On processes of this machine, on Dask and on Ray. The latter two need the extras dask and ray:
+``pytest tests/engines/test_endings.py -m engines -n 0``.
 """
 
 from __future__ import annotations
@@ -12,34 +11,35 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import optuna
 import pytest
 from optuna.trial import TrialState
-from patience import PATIENCE
+from patience import PATIENCE, within
 from reliability.checks import check_exactly_t, release_of
-from reliability.storages import opened
 from support import RUN
 
 import optuna_dp as odp
+from optuna_dp.polling import poll
 
-from .servers import TESTS, proxy_server, until
-from .studies import Diary
+from .driver import RUNS, running
+from .studies import Diary, journal_study
 
-STUDIES = int(os.environ.get("ENGINE_STUDIES", "1"))
-
+TESTS = Path(__file__).resolve().parents[1]
 PACKAGES = {"dask": "distributed", "ray": "ray"}
-ENGINES = [
-    pytest.param("loky", marks=pytest.mark.slow),
-    pytest.param("dask", marks=pytest.mark.engines),
-    pytest.param("ray", marks=pytest.mark.engines),
-]
+RUN_SECONDS = 0.5
 
 
-@pytest.fixture(params=ENGINES)
+@pytest.fixture(
+    params=[
+        pytest.param("processes", marks=pytest.mark.slow),
+        pytest.param("dask", marks=pytest.mark.engines),
+        pytest.param("ray", marks=pytest.mark.engines),
+    ]
+)
 def engine(request: pytest.FixtureRequest) -> str:
     name: str = request.param
     if name in PACKAGES:
@@ -48,58 +48,52 @@ def engine(request: pytest.FixtureRequest) -> str:
 
 
 class Place:
-    """A study's storage and diary, and the calls that are made for it."""
+    """The study in a folder, and the calls that are made for it."""
 
-    def __init__(self, folder: Path, engine: str, storage: str) -> None:
-        self.engine, self.storage = engine, storage
+    def __init__(self, folder: Path, engine: str) -> None:
+        self.folder, self.engine = folder, engine
         self.diary = Diary(folder / "diary")
-        self.told = folder / "told"
+        self.log = folder / "log"
 
     def begin(self, *options: str) -> subprocess.Popen[bytes]:
         """Starts a call, as the leader of a process group: Ctrl-C goes to all of it."""
-        command = [sys.executable, "-m", "engines.driver", self.engine, self.storage]
-        with self.told.open("wb") as told:
+        command = [sys.executable, "-m", "engines.driver", self.engine, str(self.folder)]
+        with self.log.open("wb") as log:
             return subprocess.Popen(
-                [*command, str(self.diary.path), *options],
+                [*command, *options],
                 cwd=TESTS,
-                stdout=told,
-                stderr=told,
+                stdout=log,
+                stderr=log,
                 start_new_session=True,
-                env={**os.environ, "ODP_CALL": str(self.diary.path)},
+                env={**os.environ, "ODP_CALL": str(self.folder)},
             )
 
-    def call(self, *options: str) -> int:
-        """Makes a call to its end."""
-        return self.begin(*options).wait(PATIENCE)
+    def begun(self, *options: str) -> subprocess.Popen[bytes]:
+        """Starts a call and waits until some runs have begun."""
+        call = self.begin(*options, "--seconds", str(RUN_SECONDS))
+        until(lambda: len(self.diary.began()) >= 3, self.log)
+        return call
 
-    def ends(self) -> None:
-        """Makes a call that must end the study, and checks and releases the study."""
-        assert self.call() == 0, self.told.read_text()
-        with self.study() as study:
-            assert odp.recover(study) == []
-            check_exactly_t(study, self.diary.began(), crashes=True)
-            assert release_of(study, RUN).params is not None
+    def check_another_call_ends_it(self, *options: str) -> None:
+        """Marks what dead workers left, makes a call that ends the study, and releases it."""
+        study = self.study()
+        odp.recover(study, fail=[trial.number for trial in odp.recover(study)])
+        assert self.begin(*options).wait(PATIENCE) == 0, self.log.read_text()
+        assert odp.recover(study) == []
+        check_exactly_t(study, self.diary.began(), crashes=True)
+        assert release_of(study, RUN).params is not None
 
-    @contextmanager
-    def study(self) -> Iterator[optuna.Study]:
-        with opened(self.storage) as storage:
-            yield optuna.load_study(study_name="tuning", storage=storage)
-
-    def recover(self) -> list[int]:
-        """Tells all open runs to have failed, as somebody who knows that all workers are dead."""
-        with self.study() as study:
-            found = [trial.number for trial in odp.recover(study)]
-            odp.recover(study, fail=found)
-        return found
+    def study(self) -> optuna.Study:
+        return journal_study(self.folder)
 
     def is_over(self) -> bool:
         """Whether no process of any call is there any more, of the engine's neither."""
-        mark = f"ODP_CALL={self.diary.path}".encode()
+        mark = f"ODP_CALL={self.folder}".encode()
         return not any(mark in environment.split(b"\0") for environment in environments())
 
-    def failed(self) -> list[int]:
-        with self.study() as study:
-            return [t.number for t in study.trials if t.state == TrialState.FAIL]
+
+def until(condition: Callable[[], bool], log: Path) -> None:
+    poll(lambda: condition() or None, within(said=log.read_text))
 
 
 def environments() -> Iterator[bytes]:
@@ -109,90 +103,57 @@ def environments() -> Iterator[bytes]:
             yield (process / "environ").read_bytes()
 
 
-def has_begun(place: Place, run: int) -> bool:
-    return run in place.diary.began()
-
-
-@pytest.mark.parametrize("what", ["worker", "driver", "storage"])
-def test_whatever_is_killed_costs_runs_at_most_and_the_study_is_released(
-    engine: str, what: str, tmp_path: Path
-) -> None:
-    if engine != "loky" and what != "driver":
-        pytest.skip("ten of them are made on one cluster, in test_on_engines.py")
-    for number in range(STUDIES):
-        folder = tmp_path / str(number)
-        folder.mkdir()
-        run = (3 + number) % 8
-        if what == "storage":
-            with proxy_server(folder) as (url, start):
-                place = Place(folder, engine, url)
-                assert place.call("--kills", str(run), str(start())) == 1
-                told = place.told.read_text()
-                assert "WorkersError: The storage of the study failed: " in told
-                assert "odp.recover(study) lists them" in told
-                start()
-                assert run in place.recover()
-                place.ends()
-            continue
-        place = Place(folder, engine, f"journal:{folder}/journal")
-        if what == "worker":
-            assert place.call("--kills", str(run), what) == 0, place.told.read_text()
-            assert place.failed() == [run]
-        else:
-            assert place.call("--kills", str(run), what) == -signal.SIGKILL
-            # No worker outlives its caller, hanging or not, though the journal is there for all.
-            until(place.is_over)
-            assert run in place.recover()
-        place.ends()
-
-
-def test_a_run_that_hangs_is_ended_at_its_limit_and_charged(engine: str, tmp_path: Path) -> None:
-    place = Place(tmp_path, engine, f"journal:{tmp_path}/journal")
-    assert place.call("--hangs", "2", "--run-timeout", "2") == 0, place.told.read_text()
-    told = place.told.read_text()
-    assert "1 run(s) reached run_timeout=2 seconds" in told
-    assert place.failed() == [2]
-    until(place.is_over)
-    place.ends()
-
-
-@pytest.mark.slow
-def test_a_run_that_keeps_pythons_lock_is_ended_too(tmp_path: Path) -> None:
-    place = Place(tmp_path, "loky", f"journal:{tmp_path}/journal")
-    told = ("--hangs", "2", "--keeps-the-lock", "--run-timeout", "1")
-    assert place.call(*told) == 0, place.told.read_text()
-    assert "A worker was lost" in place.told.read_text()
-    assert place.failed() == [2]
-    place.ends()
+def is_quiet(place: Place) -> bool:
+    """Whether no run is open, and none begins in twice the time of a run."""
+    if odp.recover(place.study()):
+        return False
+    before = place.diary.began()
+    time.sleep(2 * RUN_SECONDS)
+    return place.diary.began() == before
 
 
 @pytest.mark.parametrize("whom", ["all", "caller"])
-def test_ctrl_c_settles_every_run(engine: str, whom: str, tmp_path: Path) -> None:
-    place = Place(tmp_path, engine, f"journal:{tmp_path}/journal")
-    call = place.begin("--hangs", "3")
-    until(lambda: has_begun(place, 3))
+def test_ctrl_c_ends_the_workers_and_another_call_continues(
+    engine: str, whom: str, tmp_path: Path
+) -> None:
+    place = Place(tmp_path, engine)
+    call = place.begun()
     (os.killpg if whom == "all" else os.kill)(call.pid, signal.SIGINT)
     assert call.wait(PATIENCE) != 0
-    with place.study() as study:
-        assert odp.recover(study) == [], place.told.read_text()
-    assert 3 in place.failed()
-    until(place.is_over)
-    place.ends()
+    assert b"KeyboardInterrupt" in place.log.read_bytes()
+    until(place.is_over, place.log)
+    assert len(place.diary.began()) < RUNS
+    if engine != "dask":  # Its workers are killed with its cluster, in their runs.
+        assert odp.recover(place.study()) == []
+        assert TrialState.FAIL in [t.state for t in place.study().trials]
+    place.check_another_call_ends_it()
 
 
-@pytest.mark.slow
-def test_ctrl_c_leaves_what_threads_did_not_finish_to_recover(tmp_path: Path) -> None:
-    place = Place(tmp_path, "threading", f"journal:{tmp_path}/journal")
-    call = place.begin("--hangs", "3")
-    until(lambda: has_begun(place, 3))
-    os.killpg(call.pid, signal.SIGINT)
-    Path(f"{place.diary.path}.continue").touch()
-    assert call.wait(PATIENCE) != 0
-    with place.study() as study:
-        left = [trial.number for trial in odp.recover(study)]
-        assert set(left) <= {3}
-        odp.recover(study, fail=left)
-        assert odp.recover(study) == []
-        ended = TrialState.FAIL if left else TrialState.COMPLETE
-        assert study.trials[3].state == ended
-    place.ends()
+def test_a_killed_caller_costs_the_runs_under_way(engine: str, tmp_path: Path) -> None:
+    place = Place(tmp_path, engine)
+    call = place.begun()
+    call.kill()
+    call.wait()
+    # Processes end when they have had nothing to do for minutes, the engines' at once.
+    until((lambda: is_quiet(place)) if engine == "processes" else place.is_over, place.log)
+    assert len(place.diary.began()) < RUNS
+    place.check_another_call_ends_it()
+
+
+@pytest.mark.engines
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+@pytest.mark.parametrize("way", [signal.SIGINT, signal.SIGKILL])
+def test_a_dask_cluster_that_lives_on_ends_the_run_under_way_and_begins_no_other(
+    way: signal.Signals, tmp_path: Path
+) -> None:
+    pytest.importorskip("distributed")
+    with running("dask") as address:
+        place = Place(tmp_path, "dask")
+        call = place.begun("--address", address)
+        call.send_signal(way)
+        assert call.wait(PATIENCE) != 0
+        until(lambda: is_quiet(place), place.log)
+        study = place.study()
+        assert len(place.diary.began()) < RUNS
+        assert all(t.state == TrialState.COMPLETE for t in study.trials)
+        place.check_another_call_ends_it("--address", address)
