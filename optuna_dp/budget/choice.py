@@ -1,4 +1,4 @@
-"""Chooses which pilots climb to the next rung, and the hyperparameters of the last run.
+"""Chooses which pilots are promoted to the next rung, and the hyperparameters of the last run.
 
 Both are functions of the pilots' private outputs (and of tie-breaks drawn beforehand), which is
 all that the guarantee asks: docs/explanation/budget.md.
@@ -18,7 +18,8 @@ from optuna_dp.errors import InvalidArgumentError
 from optuna_dp.models.given_points import to_internal
 from optuna_dp.models.scores import clean_scores
 from optuna_dp.protocol.draws import stored_form
-from optuna_dp.protocol.records import SLOT_KEY, SlotRecord, began, output, was_enqueued
+from optuna_dp.protocol.entries import SLOT
+from optuna_dp.protocol.records import SlotRecord, began, output, was_enqueued
 from optuna_dp.training.fidelity import Fidelity
 
 Outputs = list[tuple[dict[str, Any], tuple[float, ...]]]
@@ -64,7 +65,7 @@ def with_outputs(
         values = output(trial)
         if values is None or not began(trial):
             continue
-        record = SlotRecord.from_json(trial.system_attrs[SLOT_KEY])
+        record = SlotRecord.from_json(SLOT.of(trial))
         params, distributions = stored_form(trial)
         pilots.append(
             Pilot(
@@ -94,11 +95,11 @@ def ranked(pilots: Sequence[Pilot], signs: Sequence[float]) -> list[Pilot]:
     return [pilots[i] for i in order]
 
 
-def climbers(pilots: Sequence[Pilot], rung: int, signs: Sequence[float]) -> list[Pilot]:
-    """Returns who climbs to a rung, best first: pilots of the highest rung below that has outputs.
+def promoted(pilots: Sequence[Pilot], rung: int, signs: Sequence[float]) -> list[Pilot]:
+    """Returns the pilots that a rung repeats, best first: of the highest rung below with outputs.
 
-    The first guess, the first pilot that was enqueued, always climbs, before all others. If there
-    are fewer than places, they take turns: a score more of the same.
+    The first guess, the first pilot that was enqueued, always comes first. If there are fewer
+    pilots than places, they take turns: a score more of the same.
     """
     lower_rungs = [pilot.rung for pilot in pilots if pilot.rung < rung]
     if not lower_rungs:
@@ -129,17 +130,15 @@ def chosen(choose: Choose, pilots: Sequence[Pilot], signs: Sequence[float]) -> C
 
 
 def _repeats_of_first_guess(pilots: Sequence[Pilot], among: Sequence[Pilot]) -> list[Pilot]:
-    """Those with the hyperparameters of the first pilot that was enqueued."""
+    """Returns those with the hyperparameters of the first pilot that was enqueued."""
     first_guess = next((pilot for pilot in pilots if pilot.enqueued), None)
-    return (
-        []
-        if first_guess is None
-        else [pilot for pilot in among if pilot.params == first_guess.params]
-    )
+    if first_guess is None:
+        return []
+    return [pilot for pilot in among if pilot.params == first_guess.params]
 
 
 def _first_guess_or_better(pilots: Sequence[Pilot], top: Sequence[Pilot], sign: float) -> Pilot:
-    """The best, unless the first guess is within the margin of noise and of differences.
+    """Returns the best, unless the first guess is within the margin of noise and differences.
 
     The scores of the first rung spread by both, whatever the unit of a score.
     """
@@ -164,9 +163,8 @@ def _checked(answer: Any, pilots: Sequence[Pilot]) -> Chosen:
             raise InvalidArgumentError(
                 "choose", answer, f"it returned a value for {name!r}, which no pilot has"
             )
-        is_of_a_pilot = any(
-            p.params.get(name) == value for p in pilots
-        )  # Enqueued, out of the range.
+        # A value that was enqueued may lie outside the range.
+        is_of_a_pilot = any(p.params.get(name) == value for p in pilots)
         if to_internal(ranges[0], value) is None and not is_of_a_pilot:
             raise InvalidArgumentError(
                 "choose", answer, f"it returned {value!r} for {name!r}, outside {ranges[0]}"

@@ -28,11 +28,11 @@ from optuna.trial import FrozenTrial, TrialState
 
 from optuna_dp.budget.settings import BudgetSettings
 from optuna_dp.errors import WaitError
-from optuna_dp.optuna_internals import storage_of, trial_id_of
 from optuna_dp.polling import poll
+from optuna_dp.protocol.entries import SCORES, SPENT, TRAININGS
 from optuna_dp.protocol.records import began, ended, fail_unstarted, from_number, output, trials_of
 from optuna_dp.protocol.waiting import Waiting
-from optuna_dp.training.trial_notes import SCORE, SPENT, TRAINING, claims, noted
+from optuna_dp.training.trial_notes import claims, noted
 
 _logger = logging.getLogger("optuna_dp")
 
@@ -135,7 +135,7 @@ def words_on_failure(trial: FrozenTrial, settings: BudgetSettings) -> str:
         trial: The last run, as its storage has it.
         settings: What the study's plan records.
     """
-    if claims(trial, TRAINING) or claims(trial, SCORE) or noted(trial, SPENT) is not None:
+    if _used_records(trial):
         return FAILED_LAST
     return _NOT_BEGUN + (_TRAIN_AGAIN if settings.pilots or settings.paid > 1 else _NEW_STUDY)
 
@@ -152,13 +152,9 @@ def words_without_scores(pilots: Sequence[FrozenTrial], failure: str | None) -> 
         failed = ": all of them failed" + (
             f", the first one here with {failure}" if failure else ""
         )
-    trained = any(
-        claims(trial, TRAINING) or claims(trial, SCORE) or noted(trial, SPENT) is not None
-        for trial in pilots
-    )
     spent = (
         "What the pilots spent counts beside it."
-        if trained
+        if any(map(_used_records, pilots))
         else "No pilot began a training by odp.train or odp.opacus.make_private, so if the "
         "objective used no records either, they have spent nothing."
     )
@@ -169,6 +165,12 @@ def words_without_scores(pilots: Sequence[FrozenTrial], failure: str | None) -> 
         f"same plan. {spent} Or give the last run's hyperparameters by hand, "
         "study.enqueue_trial({...}), and continue with study.optimize."
     )
+
+
+def _used_records(trial: FrozenTrial) -> bool:
+    """Returns whether a run is known to have begun a training or a score."""
+    has_claim = claims(trial, TRAININGS) or claims(trial, SCORES)
+    return bool(has_claim) or noted(trial, SPENT) is not None
 
 
 def failed_last_run(trials: Sequence[FrozenTrial], settings: BudgetSettings) -> FrozenTrial | None:
@@ -192,12 +194,11 @@ def drop_enqueued_too_early(study: Study, pilots: int) -> None:
     they ended was meant as a pilot, or repeats a failed one, and must not take the last run's
     place.
     """
-    storage = storage_of(study)
     for trial in from_number(trials_of(study), pilots):
         if trial.state != TrialState.WAITING:
             continue
         try:
-            fail_unstarted(storage, trial_id_of(trial))
+            fail_unstarted(study, trial)
         except UpdateFinishedTrialError:
             continue
         _logger.warning(

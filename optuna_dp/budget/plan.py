@@ -6,13 +6,14 @@ Data only; :func:`optuna_dp.plan_budget` chooses them, and the accounting comput
 from __future__ import annotations
 
 import itertools
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from optuna_dp import parts, validation
-from optuna_dp.budget.paid_runs import PaidRuns
-from optuna_dp.errors import InvalidArgumentError
+from optuna_dp import by_name, validation
+from optuna_dp.errors import Described, InvalidArgumentError
+from optuna_dp.evidence.run_record import STORED_EVENT
 from optuna_dp.json_records import Record, plain, stored
 from optuna_dp.preparation.range_query import RangeQuery
 from optuna_dp.training.fidelity import Fidelity
@@ -24,6 +25,43 @@ if TYPE_CHECKING:
     from optuna_dp.accounting.guarantee import Guarantee
 
 SCORES = ("training", "disjoint", None)
+
+
+@dataclass(frozen=True)
+class PaidRuns(Record):
+    """Runs of one kind, as a plan charges for them.
+
+    Attributes:
+        count: How many.
+        noise_multiplier: Noise of one step over the clipping norm.
+        steps: Number of noisy steps.
+        score_noise_multiplier: Noise of the score; None if none is charged for.
+        training: The event of one without its score, in a plan that was made from ``run``. None
+            for DP-SGD, whose event follows from the numbers.
+    """
+
+    count: int
+    noise_multiplier: float
+    steps: int
+    score_noise_multiplier: float | None
+    training: Any = field(default=None, metadata={**STORED_EVENT, "optional": True}, hash=False)
+
+    def __post_init__(self) -> None:
+        validation.whole("count", self.count, 1)
+        validation.whole("steps", self.steps, 1)
+        validation.positive("noise_multiplier", self.noise_multiplier)
+        if self.score_noise_multiplier is not None:
+            validation.positive("score_noise_multiplier", self.score_noise_multiplier)
+
+    def training_event(self, sample_rate: float | None) -> Any:
+        """Returns what the training of one costs; ``sample_rate`` is the plan's."""
+        if sample_rate is None:
+            return self.training
+        return sgd_training(self.noise_multiplier, sample_rate, self.steps)
+
+    def event(self, sample_rate: float | None, score: str | None) -> Any:
+        """Returns what one costs with its score; both arguments are the plan's."""
+        return run_event(self.training_event(sample_rate), self.score_noise_multiplier, score)
 
 
 @dataclass(frozen=True, repr=False)
@@ -102,11 +140,6 @@ class BudgetPlan(Record):
                 "replace_one does not allow it: one replacement may change both parts of the data",
                 "Plan with score='training', which charges for both, or with add_or_remove_one.",
             )
-        if self.neighboring_relation == "null_client":
-            # Start-up time: samplers hold plans; dp-accounting is slow.
-            from optuna_dp.accounting.units import check_relation
-
-            check_relation(self.event, self.neighboring_relation)
         runs = (*self.paid_pilots, self.paid_last)
         if self.score is None and any(run.score_noise_multiplier is not None for run in runs):
             raise InvalidArgumentError(
@@ -115,36 +148,42 @@ class BudgetPlan(Record):
                 "scores would be computed without noise, and the plan was made for scores with it",
                 "Make another plan with optuna_dp.plan_budget(score=None, ...).",
             )
-        if not all(map(self._is_as_stated, (*self.paid_pilots, self.paid_last))):
+        if any((run.training is None) == (self.sample_rate is None) for run in runs):
             raise InvalidArgumentError(
-                "event",
-                "that of a run",
-                "it must be that of the noise multiplier and steps beside it",
+                "training",
+                Described("that of a run"),
+                "a plan has either a sample_rate, for DP-SGD, or the event of each training",
                 "Make another plan with optuna_dp.plan_budget.",
             )
+        if self.neighboring_relation == "null_client":
+            # Start-up time: samplers hold plans; dp-accounting is slow.
+            from optuna_dp.accounting.units import check_relation
+
+            check_relation(self.event, self.neighboring_relation)
 
     def _repr_html_(self) -> str | None:
-        return parts.notebook_page(self)
+        return by_name.notebook_page(self)
 
     def __repr__(self) -> str:
         words = "pilots" if self.candidates is None else "candidates, each a pilot"
-        rungs = ", ".join(
-            f"{count} {words} of noise {rung.noise_multiplier:.4g} for {rung.steps} steps"
-            for count, rung in zip(self.rung_sizes, self.rungs, strict=True)
-        )
-        spare_words = f", and {self.spare_runs} to spare" if self.spare_runs else ""
-        then = f"{rungs}, then " if rungs else ""
-        remark = parts.remark_on_plan(self)
-        if self.most is not None and self.person_epsilon is not None:
-            persons = f"A person with up to {self.most} records: epsilon {self.person_epsilon:.4g}"
-            remark = f"{persons}. {remark}".strip()
+        runs = [
+            f"{paid.count} {words} of noise {paid.noise_multiplier:.4g} for {paid.steps} steps"
+            for paid in self.paid_pilots
+        ]
+        last = self.paid_last
+        last_run = f"one run of noise {last.noise_multiplier:.4g} for {last.steps} steps"
+        if self.spare_runs:
+            last_run += f", and {self.spare_runs} to spare"
+        then = f"{', '.join(runs)}, then {last_run}" if runs else last_run
+        sentences = [f"epsilon {self.epsilon:g} at delta {self.delta:g}: {then}"]
         if self.ranges is not None:
-            remark = f"{self.ranges.in_words()}. {remark}".strip()
-        return (
-            f"BudgetPlan(<epsilon {self.epsilon:g} at delta {self.delta:g}: {then}one "
-            f"run of noise {self.final.noise_multiplier:.4g} for {self.final.steps} steps"
-            f"{spare_words}{remark and '. ' + remark}>)"
-        )
+            sentences.append(self.ranges.in_words())
+        if self.person_epsilon is not None:
+            persons = f"A person with up to {self.most} records"
+            sentences.append(f"{persons}: epsilon {self.person_epsilon:.4g}")
+        if remark := by_name.remark_on_plan(self):
+            sentences.append(remark)
+        return f"BudgetPlan(<{'. '.join(sentences)}>)"
 
     @property
     def rung_sizes(self) -> tuple[int, ...]:
@@ -190,16 +229,8 @@ class BudgetPlan(Record):
     @property
     def event(self) -> dp_event.DpEvent:
         """The composition of all runs that may start, and of drawing ranges."""
-        # Start-up time: samplers hold plans; dp-accounting is slow.
-        from dp_accounting import dp_event
-
-        events = [
-            dp_event.SelfComposedDpEvent(runs.event, runs.count)
-            for runs in (*self.paid_pilots, self.paid_last)
-        ]
-        if self.ranges is not None:
-            events.insert(0, self.ranges.event)
-        return dp_event.ComposedDpEvent(events)
+        runs = (*self.paid_pilots, self.paid_last)
+        return composed(runs, self.sample_rate, self.score, self.ranges)
 
     @property
     def guarantee(self) -> Guarantee:
@@ -241,8 +272,8 @@ class BudgetPlan(Record):
             sample_rate=self.sample_rate,
             score_noise_multiplier=runs.score_noise_multiplier,
             batch_size=self.batch_size,
-            event=runs.event,
-            training=self._training_of(runs, scored_on),
+            event=runs.event(self.sample_rate, self.score),
+            training=runs.training_event(self.sample_rate),
             is_pilot=rung < len(self.paid_pilots),
             rung=rung,
             records=records,
@@ -250,37 +281,12 @@ class BudgetPlan(Record):
             neighboring_relation=self.neighboring_relation,
         )
 
-    def _training_of(self, runs: PaidRuns, scored_on: str | None) -> dp_event.DpEvent:
-        """Returns what the training of such a run may cost, without its score."""
-        if self.sample_rate is not None:
-            return sgd_training(runs.noise_multiplier, self.sample_rate, runs.steps)
-        # The caller's function made the training's event; plan_budget put the score's beside it.
-        event: Any = runs.event
-        training = getattr(event, "events", [event])[0]
-        return (
-            training
-            if run_event(training, runs.score_noise_multiplier, scored_on) == event
-            else event
-        )
-
-    def _is_as_stated(self, runs: PaidRuns) -> bool:
-        """Returns whether the event of runs is that of the noise and the steps beside it.
-
-        Of a plan that was made from a function, the event is taken as it is.
-        """
-        if self.sample_rate is None:
-            return True
-        training = sgd_training(runs.noise_multiplier, self.sample_rate, runs.steps)
-        event = run_event(training, runs.score_noise_multiplier, self.score)
-        return bool(runs.event == event)
-
     @classmethod
     def from_json(cls, data: Any) -> BudgetPlan:
         """Reads what :meth:`to_json` wrote; refuses anything else.
 
         Raises:
-            InvalidArgumentError: If ``data`` is anything else, or its parts contradict each other:
-                an event that is not that of the noise and steps beside it, say.
+            InvalidArgumentError: If ``data`` is anything else, or its parts contradict each other.
             UnsupportedEventError: If no accountant supports an event.
         """
         plan = super().from_json(data)
@@ -292,6 +298,22 @@ class BudgetPlan(Record):
         """Returns the error for what is no record of a plan."""
         requirement = f"it must be what BudgetPlan.to_json returned ({reason})"
         return InvalidArgumentError("data", data, requirement, fix)
+
+
+def composed(
+    runs: Iterable[PaidRuns],
+    sample_rate: float | None,
+    score: str | None,
+    ranges: RangeQuery | None,
+) -> dp_event.DpEvent:
+    """Returns the event of drawing ranges, if any are drawn, and of all these runs."""
+    # Start-up time: samplers hold plans; dp-accounting is slow.
+    from dp_accounting import dp_event
+
+    events = [] if ranges is None else [ranges.event]
+    for paid in runs:
+        events.append(dp_event.SelfComposedDpEvent(paid.event(sample_rate, score), paid.count))
+    return dp_event.ComposedDpEvent(events)
 
 
 def rung_sizes(name: str, value: Any) -> tuple[int, ...]:

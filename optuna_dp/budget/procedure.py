@@ -30,10 +30,9 @@ from optuna_dp.evidence.procedure import Asked, Outcome, Procedure
 from optuna_dp.evidence.run_record import RunRecord
 from optuna_dp.evidence.slot_records import NEW_STUDY
 from optuna_dp.preparation.range_query import RangeQuery
+from optuna_dp.protocol.entries import BEYOND, DRAW
 from optuna_dp.protocol.plan import StudyPlan
 from optuna_dp.protocol.records import (
-    DRAW_KEY,
-    GATE_KEY,
     began,
     ended,
     from_number,
@@ -117,7 +116,7 @@ class Budget(Procedure):
         """Refuses a trial that another sampler made, as soon as it has ended."""
         if began(trial) or not shows_a_run(trial):
             return
-        if GATE_KEY in trial.system_attrs:
+        if BEYOND.is_in(trial):
             reason, fix = "the study's last run had begun already", "Stop the workers."
         else:
             reason = f"it was not started by the study's {self.design.sampler}"
@@ -217,11 +216,6 @@ class Budget(Procedure):
             return "Its last run has failed, and the plan has a spare run."
         return ""
 
-    def progress(self, ended_runs: int) -> str:
-        """See :class:`Procedure`; nothing about the runs is secret."""
-        pilots = self.settings.pilots
-        return f"pilot {ended_runs} of {pilots}" if ended_runs <= pilots else "the last run"
-
     # What is released.
 
     def outcome(self, evidence: Evidence, record: RunRecord, request: Asked) -> Outcome:
@@ -231,7 +225,8 @@ class Budget(Procedure):
         if request.give_up_last_run:  # No run was made in view of the last one's output.
             runs[-1] = _without_output(runs[-1])
         last_run = runs[-1]
-        assert last_run.number >= settings.pilots  # The evidence is that a last run has ended.
+        if last_run.number < settings.pilots:
+            raise ReleaseRefusedError("No last run has ended.", fix="Call study.optimize again.")
         spending = self._spending(runs, record, request.vouched)
         values = output(last_run) if settings.scores_last_run else None
         failure = GIVEN_UP if request.give_up_last_run else FAILED
@@ -301,7 +296,7 @@ def _shown(trial: FrozenTrial, settings: BudgetSettings) -> dict[str, Any]:
 
 def _as_it_was_to_be(trial: FrozenTrial) -> FrozenTrial:
     """A last run that failed, with the hyperparameters it was to be run with, nothing else."""
-    draw = trial.system_attrs.get(DRAW_KEY, {"space": {}, "internal": {}})
+    draw = DRAW.of(trial, {"space": {}, "internal": {}})
     distributions = {name: json_to_distribution(text) for name, text in draw["space"].items()}
     params = {n: d.to_external_repr(draw["internal"][n]) for n, d in distributions.items()}
     return optuna.trial.create_trial(

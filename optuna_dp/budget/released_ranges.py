@@ -7,12 +7,12 @@ runs and all their values. It is a function of what is charged for.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from optuna.distributions import (
     BaseDistribution,
-    CategoricalDistribution,
     FloatDistribution,
     IntDistribution,
 )
@@ -23,47 +23,35 @@ from optuna_dp.optuna_internals import contains
 
 def released_ranges(runs: Iterable[FrozenTrial]) -> dict[str, BaseDistribution]:
     """Returns the range of each parameter of these runs, by name."""
-    ranges: dict[str, BaseDistribution] = {}
+    ranges: dict[str, list[BaseDistribution]] = defaultdict(list)
+    values: dict[str, list[Any]] = defaultdict(list)
     for run in runs:
         for name, distribution in run.distributions.items():
-            joint = _joint(ranges.get(name, distribution), distribution)
-            ranges[name] = _with_value(joint, run.params[name])
-    return ranges
+            ranges[name].append(distribution)
+            values[name].append(run.params[name])
+    return {name: _joint(ranges[name], values[name]) for name in ranges}
 
 
-def _joint(one: BaseDistribution, other: BaseDistribution) -> BaseDistribution:
-    """Returns a range that holds two; Optuna has refused two of different kinds in one study."""
-    if one == other or isinstance(one, CategoricalDistribution):
-        return other
-    assert isinstance(one, FloatDistribution | IntDistribution)
-    assert isinstance(other, FloatDistribution | IntDistribution)
-    low, high = min(one.low, other.low), max(one.high, other.high)
-    is_grid = one.step == other.step and one.low == other.low
-    return _numbers(
-        other, low, high, step=one.step if is_grid else None, log=one.log and other.log
-    )
-
-
-def _with_value(distribution: BaseDistribution, value: Any) -> BaseDistribution:
-    """Returns the range with a value in it."""
-    internal = distribution.to_internal_repr(value)
-    if isinstance(distribution, CategoricalDistribution) or contains(distribution, internal):
-        return distribution
-    assert isinstance(distribution, FloatDistribution | IntDistribution)
-    low, high = min(distribution.low, value), max(distribution.high, value)
-    return _numbers(distribution, low, high, step=None, log=distribution.log and low > 0)
+def _joint(ranges: Sequence[BaseDistribution], values: Sequence[Any]) -> BaseDistribution:
+    """Returns a range that holds all of these; Optuna refuses two kinds of range in one study."""
+    last = ranges[-1]
+    numeric = [d for d in ranges if isinstance(d, FloatDistribution | IntDistribution)]
+    if not numeric:
+        return last
+    low, high = min(d.low for d in numeric), max(d.high for d in numeric)
+    is_log = all(d.log for d in numeric)
+    is_one_grid = len({(d.step, d.low) for d in numeric}) == 1
+    joint = _numbers(last, low, high, step=numeric[0].step if is_one_grid else None, log=is_log)
+    if all(contains(joint, joint.to_internal_repr(value)) for value in values):
+        return joint
+    low, high = min(low, *values), max(high, *values)
+    return _numbers(last, low, high, step=None, log=is_log)
 
 
 def _numbers(
-    kind: FloatDistribution | IntDistribution,
-    low: float,
-    high: float,
-    *,
-    step: float | None,
-    log: bool,
+    kind: BaseDistribution, low: float, high: float, *, step: float | None, log: bool
 ) -> BaseDistribution:
     """Returns a range of the kind of another; without steps if none are given."""
     if isinstance(kind, FloatDistribution):
         return FloatDistribution(low, high, step=step, log=log)
-    whole_step = 1 if step is None else int(step)
-    return IntDistribution(int(low), int(high), step=whole_step, log=log)
+    return IntDistribution(int(low), int(high), step=1 if step is None else int(step), log=log)

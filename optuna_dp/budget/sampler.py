@@ -30,7 +30,7 @@ class BudgetSampler(SlotSampler):
     the last run takes the one with the best score.
 
     Whatever depends on the data only through the runs' private outputs is allowed: an enqueued
-    trial is a pilot, and the first of them, the first guess, climbs to every rung; several
+    trial is a pilot, and the first of them, the first guess, is repeated on every rung; several
     objectives, if ``choose`` is a function. A person who has seen the pilots may enqueue the last
     run. Pruners that compare trials are silenced.
 

@@ -26,7 +26,7 @@ from optuna.samplers import BaseSampler, RandomSampler
 from optuna.study import Study
 from optuna.trial import FrozenTrial, Trial, TrialState
 
-from optuna_dp.budget.choice import Choose, Chosen, Pilot, chosen, climbers, with_outputs
+from optuna_dp.budget.choice import Choose, Pilot, chosen, promoted, with_outputs
 from optuna_dp.budget.last_runs import (
     drop_enqueued_too_early,
     failed_last_run,
@@ -51,10 +51,9 @@ from optuna_dp.protocol.draws import (
     drawn_once,
     own_form,
 )
+from optuna_dp.protocol.entries import BEYOND, DRAW
 from optuna_dp.protocol.proposals import Proposer, remember
 from optuna_dp.protocol.records import (
-    DRAW_KEY,
-    GATE_KEY,
     began,
     trials_of,
     was_enqueued,
@@ -77,19 +76,15 @@ _FEWER = (
 )
 
 
-def _refuse_without_pilots(proposer: Any, choose: Any, pilot_batch_size: Any) -> None:
-    settings = {"proposer": proposer, "choose": choose, "pilot_batch_size": pilot_batch_size}
+def _refuse_unused(reason: str, **arguments: Any) -> None:
+    """Refuses arguments of the sampler that would have no effect."""
     defaults = {"proposer": None, "choose": None, "pilot_batch_size": 1}
-    for name, value in settings.items():
+    for name, value in arguments.items():
         if value != defaults[name]:
-            raise InvalidArgumentError(
-                name, value, "it needs pilots, and the plan has none", "Leave it out."
-            )
+            raise InvalidArgumentError(name, value, reason, "Leave it out.")
 
 
-def _listed(
-    plan: BudgetPlan, candidates: Any, space: Space | None, proposer: Any, pilot_batch_size: Any
-) -> Listed:
+def _listed(plan: BudgetPlan, candidates: Any, space: Space | None) -> Listed:
     """Returns the list as a proposer; refuses one that is not the plan's."""
     if plan.candidates is None:
         raise InvalidArgumentError(
@@ -106,14 +101,6 @@ def _listed(
             f"it has {len(listed.points)} candidates, and the plan charges for {plan.candidates}",
             f"Change the list, or plan for it: plan_budget(..., candidates={len(listed.points)}).",
         )
-    for name, value, default in (
-        ("proposer", proposer, None),
-        ("pilot_batch_size", pilot_batch_size, 1),
-    ):
-        if value != default:
-            raise InvalidArgumentError(
-                name, value, "a list of candidates needs no proposal", "Leave it out."
-            )
     return listed
 
 
@@ -145,12 +132,21 @@ class BudgetStrategy(SlotStrategy):
         if self.search_space is not None:
             check_space(self.search_space)
         if not plan.pilots:
-            _refuse_without_pilots(proposer, choose, pilot_batch_size)
+            _refuse_unused(
+                "it needs pilots, and the plan has none",
+                proposer=proposer,
+                choose=choose,
+                pilot_batch_size=pilot_batch_size,
+            )
         self._proposed = plan.rung_sizes[0] if plan.pilots else 0
         listed = None
         if candidates is not None:
-            space = self.search_space
-            listed = _listed(plan, candidates, space, proposer, pilot_batch_size)
+            listed = _listed(plan, candidates, self.search_space)
+            _refuse_unused(
+                "a list of candidates needs no proposal",
+                proposer=proposer,
+                pilot_batch_size=pilot_batch_size,
+            )
         self._proposer = Proposer(listed or proposer, self._proposed, self.seed)
         self._pilot_batch_size = whole("pilot_batch_size", pilot_batch_size, 1)
         # Pilots that are listed, or drawn at random in any case, need not wait.
@@ -170,11 +166,6 @@ class BudgetStrategy(SlotStrategy):
         self._conduct = ConductWatch()
         # By a study's name: the type of the first error of a run in this process.
         self._failures: dict[str, str] = {}
-        # A cache: a rung, the last trial below it, and who climbs to it, best first.
-        self._climbers: tuple[int, FrozenTrial, list[Pilot]] | None = None
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_climbers": None}
 
     # The plan.
 
@@ -216,24 +207,24 @@ class BudgetStrategy(SlotStrategy):
             drop_enqueued_too_early(study, self._pilots)
             self._warn_of_candidates(trial)
             return True
-        begins = wait_for_turn(study, trial.number, self._budget, slot.is_asked_by_this_thread)
-        if begins:
+        if wait_for_turn(study, trial.number, self._budget, slot.is_asked_by_this_thread):
             self._ended_runs(slot, self._pilots)
-        if not begins and _given_by_hand(trial):
+            if is_last_paid(study, trial.number, self._budget):
+                slot.stop_loop()
+            return True
+        if _given_by_hand(trial):
             refuse(
-                slot.storage,
+                study,
                 trial,
                 f"Trial {trial.number} was enqueued after the study's last run had begun. The "
                 "budget has no further run. Release the study: optuna_dp.release(study). To train "
                 "once more, add its cost: release.with_training(event).",
             )
-        if not begins:
-            last_run = failed_last_run(trials_of(study), self._budget)
-            if last_run is not None:
-                _logger.warning("%s", words_on_failure(last_run, self._budget))
-        if not begins or is_last_paid(study, trial.number, self._budget):
-            slot.stop_loop()
-        return begins
+        last_run = failed_last_run(trials_of(study), self._budget)
+        if last_run is not None:
+            _logger.warning("%s", words_on_failure(last_run, self._budget))
+        slot.stop_loop()
+        return False
 
     def _warn_of_candidates(self, trial: FrozenTrial) -> None:
         """Warns if a pilot of a short list is not what the list has, or if there is none."""
@@ -250,7 +241,7 @@ class BudgetStrategy(SlotStrategy):
 
     def is_beyond(self, slot: Slot) -> bool:
         """Returns whether a trial after the pilots was refused when it started."""
-        return slot.number >= self._pilots and GATE_KEY in slot.system_attributes()
+        return slot.number >= self._pilots and BEYOND.is_in(slot.stored_trial())
 
     def before_slot(self, slot: Slot) -> None:
         """Records the hyperparameters of the last run just before it begins."""
@@ -265,7 +256,7 @@ class BudgetStrategy(SlotStrategy):
             )
         if choice is not None:
             record = draw_record(*choice)
-            slot.storage.set_trial_system_attr(slot.trial_id, DRAW_KEY, record)
+            DRAW.write(slot.study, slot.trial, record)
         if _given_by_hand(slot.trial):
             _logger.warning(
                 "Trial %d is the last run and uses the hyperparameters that were enqueued.",
@@ -305,9 +296,9 @@ class BudgetStrategy(SlotStrategy):
         if slot.number < self._proposed:
             return self.search_space or {}
         if slot.number < self._pilots:
-            climber = self._climber(slot)
-            return {} if climber is None else climber[1]
-        record = slot.system_attributes().get(DRAW_KEY)
+            pilot = self._repeated_pilot(slot)
+            return {} if pilot is None else pilot.distributions
+        record = DRAW.of(slot.stored_trial())
         space = {} if record is None else record["space"]
         return {name: json_to_distribution(text) for name, text in space.items()}
 
@@ -315,40 +306,35 @@ class BudgetStrategy(SlotStrategy):
         """Returns a proposal, or the hyperparameters of the pilot that is repeated."""
         if slot.number < self._proposed:
             proposal = self._proposal(slot, space)
-            remember(slot.study, slot.trial_id, proposal)
+            remember(slot.study, slot.trial, proposal)
             return dict(proposal.params), {}
-        climber = self._climber(slot)
-        assert climber is not None  # It has a joint space, so it has a pilot to repeat.
-        return climber[0], {}
+        pilot = self._repeated_pilot(slot)
+        return ({} if pilot is None else pilot.params), {}
 
-    def _climber(self, slot: Slot) -> Chosen | None:
-        """Returns the pilot that one of a higher rung repeats, when those below have ended."""
+    def _repeated_pilot(self, slot: Slot) -> Pilot | None:
+        """Returns the pilot that one of a higher rung repeats, when those below have ended.
+
+        None if no pilot below has an output.
+        """
         rung = self._budget.fidelity_of(slot.number).rung
         start = self._budget.begins_at(rung)
-        lower_pilots = self._ended_runs(slot, start)
-        cache = self._climbers
-        # They have ended, so they are those of before if the last is.
-        if cache is None or cache[0] != rung or cache[1] is not lower_pilots[-1]:
-            pilots = with_outputs(lower_pilots, self._budget.fidelity_of)
-            best_pilots = climbers(pilots, rung, _signs_of(slot.study))
-            cache = self._climbers = rung, lower_pilots[-1], best_pilots
-        best_pilots = cache[2]
+        lower_pilots = with_outputs(self._ended_runs(slot, start), self._budget.fidelity_of)
+        best_pilots = promoted(lower_pilots, rung, _signs_of(slot.study))
         if not best_pilots:
             return None
-        climber = best_pilots[(slot.number - start) % len(best_pilots)]
-        return climber.params, climber.distributions
+        return best_pilots[(slot.number - start) % len(best_pilots)]
 
     def value(self, slot: Slot, name: str, distribution: BaseDistribution) -> Any:
         """Asks the proposer in a first-rung pilot; draws at random in other runs, and says so."""
         if slot.number < self._proposed:
             return self._proposed_value(slot, name, distribution)
         study, trial = slot.study, slot.trial
-        record = slot.storage.get_trial(slot.trial_id)
-        pilot_value = drawn_jointly(record, name, distribution)
+        stored_trial = slot.stored_trial()
+        pilot_value = drawn_jointly(stored_trial, name, distribution)
         if pilot_value is not None:
             # Optuna asks again for a value that was enqueued and lies outside the range.
             return distribution.to_external_repr(pilot_value)
-        if name in record.system_attrs.get(DRAW_KEY, {"space": {}})["space"]:
+        if name in DRAW.of(stored_trial, {"space": {}})["space"]:
             _logger.warning(
                 "Trial %d cannot repeat a pilot's value of %r: the objective now asks for a "
                 "range without that value. The value is drawn at random instead. Do not change "
@@ -368,7 +354,7 @@ class BudgetStrategy(SlotStrategy):
         def propose() -> Any:
             proposal = self._proposal(slot, self.search_space or {})
             value = self._proposer.suggest(proposal, name, as_stored(distribution))
-            remember(slot.study, slot.trial_id, proposal)
+            remember(slot.study, slot.trial, proposal)
             return own_form(distribution, value)
 
         return drawn_once(slot.study, slot.trial, name, distribution, propose)
@@ -404,8 +390,7 @@ class BudgetStrategy(SlotStrategy):
         elif state == TrialState.COMPLETE:
             slot.stop_loop()
         elif is_last_paid(study, trial.number, self._budget):
-            record = slot.storage.get_trial(slot.trial_id)
-            _logger.warning("%s", words_on_failure(record, self._budget))
+            _logger.warning("%s", words_on_failure(slot.stored_trial(), self._budget))
 
     def note_failure(self, study: Study, error: Exception) -> None:
         """Keeps the type of the first error of a study; its text may tell of the records."""

@@ -6,11 +6,11 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from optuna_dp.accounting.event_words import in_words
-from optuna_dp.budget.last_runs import FAILED, GIVEN_UP
 from optuna_dp.budget.plan import BudgetPlan
 from optuna_dp.budget.settings import BudgetSettings
 from optuna_dp.evidence import preparation
-from optuna_dp.evidence.markdown import escaped
+from optuna_dp.evidence.facts import Fact, Status, enforced, weakest
+from optuna_dp.evidence.layout import escaped
 from optuna_dp.evidence.promises import (
     NO_EXACT_SCORE_DECIDED,
     PRIVATE_FAILURES,
@@ -22,15 +22,16 @@ from optuna_dp.evidence.promises import (
 )
 from optuna_dp.evidence.record_counts import RecordCounts
 from optuna_dp.evidence.run_promises import is_enforced, is_trained_here, what_a_run_is
-from optuna_dp.evidence.statement import Description, sampling_row
-from optuna_dp.protocol.plan import Design
-from optuna_dp.training.judgement import (
-    ENFORCED,
-    SCORE_WORDS,
-    TRAINING_WORDS,
-    WORDS,
-    step_row,
+from optuna_dp.evidence.statement import (
+    SCORES,
+    TRAININGS,
+    Description,
+    sampling_fact,
+    step_facts,
+    vouched_facts,
 )
+from optuna_dp.protocol.plan import Design
+from optuna_dp.training.judgement import ENFORCED, WORDS
 
 if TYPE_CHECKING:
     from optuna_dp.accounting.guarantee import Guarantee
@@ -142,7 +143,8 @@ took, when they ended, logs, or attributes and reported values outside the state
             are_disjoint=plan.score == "disjoint",
         )
 
-    def facts(self, design: Design, guarantee: Guarantee) -> dict[str, str]:
+    def facts(self, design: Design, guarantee: Guarantee) -> list[Fact]:
+        """See :class:`Description`."""
         settings = BudgetSettings.of(design)
         plan, choose = settings.plan, settings.choose
         rungs, names = {}, _names_of_rungs(len(plan.rungs))
@@ -174,20 +176,18 @@ took, when they ended, logs, or attributes and reported values outside the state
                 f"{plan.pilots} pilots, whose outputs are released, then one last run. The "
                 "guarantee is that of releasing the outputs of all runs"
             )
-        return {
+        rows = {
             "Search": f"planned: {escaped(design.sampler)}: {search}",
             **rungs,
             "The last run": f"planned: {in_words(plan.final.event)}{spare_words}. Its "
             f"hyperparameters: {origin}",
-            **(
-                {"Ranges drawn with noise": f"planned: {plan.ranges.in_words()}. Drawn once"}
-                if plan.ranges is not None
-                else {}
-            ),
-            "The score": f"planned: {_SCORES[plan.score]}"
-            + ("" if settings.scores_last_run else "; the last run has no score"),
-            "Parameters": space,
         }
+        if plan.ranges is not None:
+            rows["Ranges drawn with noise"] = f"planned: {plan.ranges.in_words()}. Drawn once"
+        unscored = "" if settings.scores_last_run else "; the last run has no score"
+        rows["The score"] = f"planned: {_SCORES[plan.score]}{unscored}"
+        rows["Parameters"] = space
+        return enforced(rows)
 
     def contradiction(self, design: Design, content: Mapping[str, Any]) -> str:
         """See :class:`Description`; counts that no study of the plan can have."""
@@ -200,9 +200,8 @@ took, when they ended, logs, or attributes and reported values outside the state
                 f"{runs} runs gave an output, but {pilots} pilots are listed, and the plan has "
                 f"{settings.paid} run{'s' if settings.paid > 1 else ''} after them"
             )
-        remark = content["attributes"].get("last run", "")
         outputs = sum(pilot["values"] is not None for pilot in content["attributes"]["pilots"])
-        outputs += FAILED not in remark and GIVEN_UP not in remark
+        outputs += content["value"] is not None or "values" in content["attributes"]
         if runs < outputs:
             return f"{runs} runs are said to have given an output, and {outputs} outputs are shown"
         for name, counted in (
@@ -215,34 +214,39 @@ took, when they ended, logs, or attributes and reported values outside the state
                 return f"{counted} runs {name}, and {runs} gave an output"
         return preparation.contradiction(spending)
 
-    def facts_of_release(self, design: Design, content: Mapping[str, Any]) -> dict[str, str]:
+    def facts_of_release(self, design: Design, content: Mapping[str, Any]) -> list[Fact]:
+        """See :class:`Description`."""
         settings, spending = BudgetSettings.of(design), content["spending"]
-        plan, runs = settings.plan, spending["runs"]
+        plan, runs, attributes = settings.plan, spending["runs"], content["attributes"]
         records = self.record_counts(design, spending).row
         rows = {"Planned for": records} if records else {}
-        rows |= _taken_from(content["attributes"]["pilots"], content["params"]) | {
+        rows |= _taken_from(attributes["pilots"], content["params"])
+        rows |= {
             "Runs that are charged for": _charged(settings.pilots + settings.paid, runs),
             "What runs may spend": f"checked: {_part(spending['asked'], runs)} with an output "
             "asked the plan what they may spend (odp.fidelity)",
-            **preparation.preparation_row(spending),
-            "Training": _by_word(spending["training"], TRAINING_WORDS, runs, "with an output"),
         }
-        rows |= sampling_row(content, set(spending["training"]) == {ENFORCED})
-        rows |= step_row(spending)
+        facts = enforced(rows) + preparation.preparation_fact(spending)
+        remark = ""
         if spending.get("fewer_steps"):
-            rows["Training"] += (
+            remark = (
                 f". {spending['fewer_steps']} of them took fewer steps than planned: the curator "
                 "has to say why. If a score without noise decided when they stopped, no "
                 "guarantee covers it"
             )
+        if spending["training"]:
+            counts = spending["training"]
+            facts.append(_by_word("Training", counts, TRAININGS, runs, "with an output", remark))
+            facts += [sampling_fact(content)] if set(counts) == {ENFORCED} else []
+        facts += step_facts(spending)
         if plan.score is not None and spending["score"]:
             run_count = sum(spending["score"].values())
-            rows["Score"] = _by_word(spending["score"], SCORE_WORDS, run_count, "with a score")
-        if "vouched_in_runs" in spending:
-            rows["Vouched for in runs, not checked"] = "; ".join(spending["vouched_in_runs"])
-        if "vouched" in spending:
-            rows["Vouched for by the curator, not checked"] = str(spending["vouched"])
-        return rows
+            facts.append(_by_word("Score", spending["score"], SCORES, run_count, "with a score"))
+        facts += vouched_facts(spending)
+        remarks = {"Last run": "last run", "Not covered": "not covered"}
+        return facts + enforced(
+            {name: attributes[key] for name, key in remarks.items() if attributes.get(key)}
+        )
 
 
 def _public_numbers(plan: BudgetPlan) -> tuple[Promise, ...]:
@@ -258,18 +262,20 @@ def _names_of_rungs(count: int) -> tuple[str, ...]:
 
 
 def _by_word(
-    counts: Mapping[str, int], sentences: Mapping[str, str], runs: int, which: str
-) -> str:
+    name: str,
+    counts: Mapping[str, int],
+    sentences: Mapping[str, str],
+    runs: int,
+    which: str,
+    remark: str = "",
+) -> Fact:
     """Returns how many runs each of the three words is true of, with what it means.
 
     ``which`` says which runs ``runs`` are: those that show something.
     """
-    parts = [
-        f"{sentences[word]} ({_part(counts[word], runs)} {which})"
-        for word in WORDS
-        if word in counts
-    ]
-    return "; ".join(parts)
+    words = [word for word in WORDS if word in counts]
+    text = "; ".join(f"{sentences[word]} ({_part(counts[word], runs)} {which})" for word in words)
+    return Fact(name, text + remark, weakest(map(Status, words)))
 
 
 def _part(count: int, runs: int) -> str:

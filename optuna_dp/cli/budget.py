@@ -4,23 +4,23 @@ from __future__ import annotations
 
 import json
 import math
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from optuna_dp.cli.budget_script import budget_script
 from optuna_dp.cli.common import AsJson, Relation, clear_errors, option, table
 from optuna_dp.errors import InvalidArgumentError
+from optuna_dp.numbers_shown import finite
 
 if TYPE_CHECKING:
     from rich.console import Console
 
     from optuna_dp.budget.plan import BudgetPlan
     from optuna_dp.planning.batch import BatchChoices
-    from optuna_dp.planning.budget_alternatives import Alternative
-    from optuna_dp.planning.pilot_worth import PilotWorth
-
+    from optuna_dp.planning.guidance import Alternative, PilotWorth
 
 _TRAINED, _SPENT = "What is trained", "What is spent"
 # A first guess and the five of odp.short_list: docs/explanation/searches.md.
@@ -76,17 +76,9 @@ def budget(
     from rich.console import Console  # start-up time
 
     with clear_errors(budget):
-        # Start-up time: the accountants are slow to load, and --help needs none.
-        from optuna_dp.planning.batch import batch_choices, remark_on_batch
-        from optuna_dp.planning.budget import is_blind, plan_budget
-        from optuna_dp.planning.budget_alternatives import alternatives
-        from optuna_dp.planning.calibration import profile_epsilon
-        from optuna_dp.planning.pilot_worth import noise_of_twice, pilot_worth
-
         if script is not None and script.exists():
             raise InvalidArgumentError("--script", str(script), "the file exists already")
-        is_default_relation = relation == "add-or-remove-one"
-        arguments: dict[str, Any] = {
+        arguments = {
             "epsilon": epsilon,
             "delta": delta,
             "records": records,
@@ -98,65 +90,106 @@ def budget(
             "candidates": candidates,
             "pilot_epochs": pilot_epochs,
             "noise_increase": noise_increase,
-            "neighboring_relation": None if is_default_relation else relation.replace("-", "_"),
+            "neighboring_relation": relation.replace("-", "_"),
         }
+        if relation == "add-or-remove-one":
+            del arguments["neighboring_relation"]
         settings = {name: value for name, value in arguments.items() if value is not None}
-        is_default = pilots is None and candidates is None
         with Console(stderr=True).status("Accounting ..."):
-            if is_default:
-                settings["candidates"] = _CANDIDATES
-            plan = plan_budget(**settings)
-            if is_default and pilot_epochs is None and noise_increase is None and is_blind(plan):
-                del settings["candidates"]
-                settings["pilots"] = 0
-                plan = plan_budget(**settings)
-            options = alternatives(plan)
-            batches = batch_choices(
-                epsilon=epsilon,
-                delta=delta,
-                records=records,
-                epochs=epochs,
-                work=1.0 if work is None else work,
-                neighboring_relation=plan.neighboring_relation,
-            )
-            remark = remark_on_batch(plan)
-            worth = pilot_worth(plan)
-            noise_of_double = noise_of_twice(plan)
-            # As in plan_budget: Renyi accounting takes a second more and is never smaller.
-            spent = profile_epsilon(plan.guarantee, plan.delta)
+            answer = _answer(settings)
         if script is not None:
-            script.write_text(_script(settings, plan))
+            script.write_text(budget_script(settings, answer.plan))
     if as_json:
-        record = {
-            "plan": plan.to_json(),
-            "epsilon": spent,
-            "batches": {
-                "rows": [asdict(row) for row in batches.rows],
-                "favored": asdict(batches.favored),
-                "doubled": asdict(batches.doubled),
-            },
-            "remark": remark or None,
-            "pilots": [rung.to_json() for rung in worth],
-            "noise_of_twice_the_pilots": noise_of_double
-            if math.isfinite(noise_of_double)
-            else None,
-            "alternatives": [option.to_json() for option in options],
-            "recommendation": _recommendation(plan, is_default),
-        }
-        typer.echo(json.dumps(record, indent=2, sort_keys=True))
+        typer.echo(json.dumps(answer.to_json(), indent=2, sort_keys=True))
         return
-    _print(
-        Console(),
-        plan,
-        spent,
-        batches,
-        remark,
-        worth,
-        noise_of_double,
-        options,
-        settings,
-        script,
-        is_default,
+    console = Console()
+    _print(console, answer)
+    if script is None:
+        console.print("A script to start from (--script FILE writes it):\n")
+        # Not console.print: nothing of it may be wrapped or taken for markup.
+        typer.echo(budget_script(settings, answer.plan))
+    else:
+        console.print(f"A script to start from is in {script}.")
+
+
+@dataclass(frozen=True)
+class _Answer:
+    """What the command shows.
+
+    Attributes:
+        plan: The plan.
+        epsilon: What all its runs cost together.
+        batches: Batch sizes for one run that uses the whole epsilon.
+        remark: What a larger batch would gain; may be empty.
+        pilots: What the pilots of each rung can see.
+        noise_of_twice_the_pilots: Times the last run's noise; infinite if out of reach.
+        alternatives: What the same epsilon buys.
+        recommendation: What to do.
+    """
+
+    plan: BudgetPlan
+    epsilon: float
+    batches: BatchChoices
+    remark: str
+    pilots: list[PilotWorth]
+    noise_of_twice_the_pilots: float
+    alternatives: list[Alternative]
+    recommendation: str
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "plan": self.plan.to_json(),
+            "epsilon": self.epsilon,
+            "batches": {
+                "rows": [asdict(row) for row in self.batches.rows],
+                "favored": asdict(self.batches.favored),
+                "doubled": asdict(self.batches.doubled),
+            },
+            "remark": self.remark or None,
+            "pilots": [rung.to_json() for rung in self.pilots],
+            "noise_of_twice_the_pilots": finite(self.noise_of_twice_the_pilots),
+            "alternatives": [way.to_json() for way in self.alternatives],
+            "recommendation": self.recommendation,
+        }
+
+
+def _answer(settings: dict[str, Any]) -> _Answer:
+    """Returns the plan of these arguments and what to say of it.
+
+    If nothing is said of pilots it plans a short list, or one run where candidates would only see
+    noise, and adds that to the arguments.
+    """
+    # Start-up time: the accountants are slow to load, and --help needs none.
+    from optuna_dp.planning import batch, guidance
+    from optuna_dp.planning.budget import is_blind, plan_budget
+    from optuna_dp.planning.calibration import profile_epsilon
+
+    is_default = "pilots" not in settings and "candidates" not in settings
+    if is_default:
+        settings["candidates"] = _CANDIDATES
+    plan = plan_budget(**settings)
+    are_pilots_set = "pilot_epochs" in settings or "noise_increase" in settings
+    if is_default and not are_pilots_set and is_blind(plan):
+        del settings["candidates"]
+        settings["pilots"] = 0
+        plan = plan_budget(**settings)
+    return _Answer(
+        plan=plan,
+        # As in plan_budget: Renyi accounting takes a second more and is never smaller.
+        epsilon=profile_epsilon(plan.guarantee, plan.delta),
+        batches=batch.batch_choices(
+            epsilon=settings["epsilon"],
+            delta=settings["delta"],
+            records=settings["records"],
+            epochs=settings["epochs"],
+            work=settings.get("work", 1.0),
+            neighboring_relation=plan.neighboring_relation,
+        ),
+        remark=batch.remark_on_batch(plan),
+        pilots=guidance.pilot_worth(plan),
+        noise_of_twice_the_pilots=guidance.noise_of_twice(plan),
+        alternatives=guidance.alternatives(plan),
+        recommendation=_recommendation(plan, is_default),
     )
 
 
@@ -218,46 +251,35 @@ def _recommendation(plan: BudgetPlan, is_default: bool) -> str:
     )
 
 
-def _print(
-    console: Console,
-    plan: BudgetPlan,
-    spent: float,
-    batches: BatchChoices,
-    remark: str,
-    worth: list[PilotWorth],
-    noise_of_double: float,
-    options: list[Alternative],
-    arguments: dict[str, Any],
-    script: Path | None,
-    is_default: bool,
-) -> None:
-    from optuna_dp.budget.plan_table import BUDGET_HEADS, budget_rows  # Lazy: start-up time.
+def _print(console: Console, answer: _Answer) -> None:
+    from optuna_dp.planning.guidance import PLAN_HEADS, plan_rows  # Lazy: start-up time.
 
-    console.print(f"[bold]All runs together: epsilon {spent:.3f} at delta {plan.delta:g}[/bold]\n")
+    plan = answer.plan
+    console.print(
+        f"[bold]All runs together: epsilon {answer.epsilon:.3f} at delta {plan.delta:g}[/bold]\n"
+    )
     console.print("Batch sizes, for one run that uses the whole epsilon")
-    console.print(f"{batches}\n", highlight=False)
+    console.print(f"{answer.batches}\n", highlight=False)
     console.print("signal: share of the signal with every record in every step.\n", style="dim")
-    if remark:
-        console.print(f"[bold]Remark:[/bold] {remark}\n", highlight=False)
-    console.print(table("The plan", BUDGET_HEADS, budget_rows(plan)))
+    if answer.remark:
+        console.print(f"[bold]Remark:[/bold] {answer.remark}\n", highlight=False)
+    console.print(table("The plan", PLAN_HEADS, plan_rows(plan)))
     console.print(
         "noise: standard deviation over the clipping norm. SGD, Adam: learning rates by the "
         "closed rule, for small dense models, clipping norm 1 and features of size about 1. "
         "odp.train rehearses a better one.\n",
         style="dim",
     )
-    if worth:
-        _print_worth(console, worth, noise_of_double)
+    if answer.pilots:
+        _print_pilots(console, answer)
     rows = [
         (
-            option.name,
-            "out of reach"
-            if option.noise_multiplier is None
-            else f"{option.noise_multiplier:.3g}",
-            option.trainings,
-            f"{option.computing:.3g} x",
+            way.name,
+            "out of reach" if way.noise_multiplier is None else f"{way.noise_multiplier:.3g}",
+            way.trainings,
+            f"{way.computing:.3g} x",
         )
-        for option in options
+        for way in answer.alternatives
     ]
     heads = ("method", "noise", "runs", "computing")
     console.print(table("What the same epsilon buys", heads, rows))
@@ -266,17 +288,11 @@ def _print(
         "mean number of steps, in units of one run.\n",
         style="dim",
     )
-    console.print(f"[bold]Recommended:[/bold] {_recommendation(plan, is_default)}\n")
-    if script is None:
-        console.print("A script to start from (--script FILE writes it):\n")
-        # Not console.print: nothing of it may be wrapped or taken for markup.
-        typer.echo(_script(arguments, plan))
-    else:
-        console.print(f"A script to start from is in {script}.")
+    console.print(f"[bold]Recommended:[/bold] {answer.recommendation}\n")
 
 
-def _print_worth(console: Console, worth: list[PilotWorth], noise_of_double: float) -> None:
-    from optuna_dp.planning.pilot_worth import BLIND  # Lazy: start-up time.
+def _print_pilots(console: Console, answer: _Answer) -> None:
+    from optuna_dp.planning.guidance import BLIND  # Lazy: start-up time.
 
     rows = [
         (
@@ -285,140 +301,21 @@ def _print_worth(console: Console, worth: list[PilotWorth], noise_of_double: flo
             f"{rung.epsilon:.2g}",
             "" if rung.spread is None else f"{100 * rung.spread:.2g}",
         )
-        for rung in worth
+        for rung in answer.pilots
     ]
     heads = ("rung", "steps", "epsilon of one", "spread, points")
     console.print(table("What pilots can see", heads, rows))
-    cost = (
-        f"{100 * (noise_of_double - 1):.2g} % more noise"
-        if math.isfinite(noise_of_double)
-        else "out of reach"
-    )
+    times = answer.noise_of_twice_the_pilots
+    cost = f"{100 * (times - 1):.2g} % more noise" if math.isfinite(times) else "out of reach"
     console.print(
         "epsilon of one: a pilot sees as much as one run at this epsilon. spread: standard "
         "deviation of an accuracy, from the noise of the score. Twice as many pilots: "
         f"{cost} for the last run.\n",
         style="dim",
     )
-    if any(rung.spread is not None and rung.spread > BLIND for rung in worth):
+    if any(rung.spread is not None and rung.spread > BLIND for rung in answer.pilots):
         console.print(
             "[bold]Remark:[/bold] Some pilots are too noisy to see small differences. A good "
             "first guess (study.enqueue_trial) helps more than pilots here. If you trust it, "
             "train once (--pilots 0).\n"
         )
-
-
-def _script(arguments: dict[str, Any], plan: BudgetPlan) -> str:
-    call = ", ".join(f"{name}={value!r}" for name, value in arguments.items())
-    script = _SCRIPT
-    if not plan.pilots:
-        script = script.replace(_SEARCHED, _FIXED).replace(_AROUND, _PLAIN)
-    if plan.candidates is not None:
-        assert _MODEL + _SEARCHED in script
-        script = script.replace(_MODEL + _SEARCHED, _LISTED).replace(_AROUND, _LIST)
-        script = script.replace("records = schema.encode(table, labels)\n", "")
-        entries = "".join(f'    {{"features": "{name}"}},\n' for name in _NAMES[: plan.candidates])
-        missing_count = plan.candidates - len(_NAMES)
-        if missing_count > 0:
-            entries += f"    # HERE: {missing_count} more\n"
-        script = script.replace("    CANDIDATES\n", entries)
-    return script.replace("ARGUMENTS", call).replace("RECORDS", str(arguments["records"]))
-
-
-# Maps of odp.public_maps, the best on other tables first.
-_NAMES = ("joined", "squares", "raw", "cosines", "bins", "signs")
-_MODEL = """\
-    # HERE: your model. With PyTorch any torch.nn.Module of this width and these outputs.
-    model = odp.SoftmaxRegression(schema.width, schema.outputs)
-"""
-_LISTED = """\
-    records = prepared(trial.suggest_categorical("features", sorted(maps)))
-    # HERE: your model. With PyTorch any torch.nn.Module of this width and these outputs. The
-    # learning rate follows from public numbers.
-    model = odp.SoftmaxRegression(records.width, schema.outputs)
-    trained = odp.train(run, model, records)
-"""
-_LIST = """\
-maps = odp.public_maps(schema.made_up_inputs())
-
-
-def prepared(name):
-    def features(rows):  # of each record by itself
-        mapped = maps[name](schema.encode(rows).x)
-        return np.hstack([mapped, np.ones((len(mapped), 1))])
-
-    return schema.encode(table, labels, prepare=features)
-
-
-# HERE: your candidates, as many as the plan has: what you would train without a search, and other
-# good guesses by public knowledge. odp.short_list("table"), "image" or "fine-tuning" has some with
-# a hidden layer as well, for PyTorch.
-candidates = [
-    CANDIDATES
-]
-sampler = odp.BudgetSampler(plan, candidates=candidates)
-"""
-_SEARCHED = """\
-    # The learning rate follows from this number, so it may differ between pilots and last run.
-    # An example: search features, model or width instead, which only your data can answer.
-    noise = trial.suggest_float("noise_per_weight", 0.03, 3, log=True)
-    rate = run.learning_rate("adam", noise_per_weight=noise)
-    trained = odp.train(run, model, records, learning_rate=rate)
-"""
-_FIXED = """\
-    trained = odp.train(run, model, records)
-"""
-_AROUND = """\
-# The first pilot uses the value computed from public numbers, the others are around it.
-guess = odp.around({"noise_per_weight": 0.3})
-sampler = odp.BudgetSampler(plan, proposer=guess)
-"""
-_PLAIN = """\
-sampler = odp.BudgetSampler(plan)
-"""
-_SCRIPT = '''\
-"""Private tuning within a budget. Put your data and model where it says HERE."""
-
-import numpy as np
-import optuna
-
-import optuna_dp as odp
-
-plan = odp.plan_budget(ARGUMENTS)
-
-# HERE: your records, as they come: a data frame, say. These are made up, and there are as many as
-# the plan says.
-rng = np.random.default_rng()
-table = rng.normal(size=(RECORDS, 10))
-labels = np.where(table @ rng.normal(size=10) > 0, "yes", "no")
-
-# HERE: what is public about your columns. A range is where most values lie, clipped beyond; a list
-# has categories. For images and texts: odp.Schema.images, odp.Schema.tokens.
-columns = {f"column {place}": (-2, 2) for place in range(10)}
-schema = odp.Schema(columns, ill=["no", "yes"], target="ill")
-records = schema.encode(table, labels)
-
-
-def objective(trial):
-    run = odp.fidelity(trial)  # what this trial may spend
-    # HERE: your model. With PyTorch any torch.nn.Module of this width and these outputs.
-    model = odp.SoftmaxRegression(schema.width, schema.outputs)
-    # The learning rate follows from this number, so it may differ between pilots and last run.
-    # An example: search features, model or width instead, which only your data can answer.
-    noise = trial.suggest_float("noise_per_weight", 0.03, 3, log=True)
-    rate = run.learning_rate("adam", noise_per_weight=noise)
-    trained = odp.train(run, model, records, learning_rate=rate)
-    return trained.score  # has noise
-
-
-# The first pilot uses the value computed from public numbers, the others are around it.
-guess = odp.around({"noise_per_weight": 0.3})
-sampler = odp.BudgetSampler(plan, proposer=guess)
-study = optuna.create_study(direction="maximize", sampler=sampler)
-study.optimize(objective, callbacks=[odp.PrivacyCallback()])  # stops by itself
-release = odp.release(study)
-
-print(release.params, release.value)
-print(release.guarantee.epsilon(plan.delta))
-print(release.statement())
-'''

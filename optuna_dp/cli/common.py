@@ -32,10 +32,24 @@ Relation = Annotated[
 
 
 def table(title: str, heads: Sequence[str], rows: Iterable[Sequence[str]]) -> Table:
-    """Returns a table whose first column holds words and whose others hold numbers."""
-    from rich.table import Table  # Lazy: start-up time.
+    """Returns a table whose first column holds words and whose others hold numbers.
 
-    rich_table = Table(heads[0], title=title, title_justify="left")
+    Args:
+        title: Stands above it.
+        heads: The heads of the columns.
+        rows: The cells of each row; an empty row separates those before and after it.
+    """
+    # Lazy: start-up time.
+    from rich import box
+    from rich.table import Table
+
+    rich_table = Table(
+        heads[0],
+        title=title or None,
+        title_justify="left",
+        box=box.SIMPLE_HEAD,
+        padding=(0, 1, 0, 0),
+    )
     for head in heads[1:]:
         rich_table.add_column(head, justify="right")
     for row in rows:

@@ -84,14 +84,14 @@ def _without_advice() -> Iterator[None]:
 
 def _show(console: Console, plan: BudgetPlan) -> None:
     """What the plan is, and where its numbers are from."""
-    from optuna_dp.budget.plan_table import BUDGET_HEADS, budget_rows  # Lazy: start-up time.
+    from optuna_dp.planning.guidance import PLAN_HEADS, plan_rows  # Lazy: start-up time.
 
     run = plan.final
     console.print(
         f"[bold]Digits[/bold], epsilon {plan.epsilon:g} at delta {plan.delta:g}. All choices "
         "follow from public numbers, so the whole epsilon goes to one run, without pilots.\n"
     )
-    console.print(table("The plan", BUDGET_HEADS, budget_rows(plan)))
+    console.print(table("The plan", PLAN_HEADS, plan_rows(plan)))
     console.print(
         f"From public numbers: batches of {run.batch_size:g} and {run.steps} steps by accounting, "
         f"for the computing given; a learning rate that is rehearsed on made-up "
@@ -105,10 +105,8 @@ def _check(console: Console, plan: BudgetPlan) -> None:
     import optuna_dp as odp
     from optuna_dp import digits
 
-    data = digits.load()
-    records = data.train_x, data.train_y
     with console.status("Checking the objective ..."):
-        report = odp.check_objective(digits.BudgetObjective(), plan=plan, data=records)
+        report = odp.check_objective(digits.BudgetObjective(), plan=plan)
     console.print("[bold]Checked before anything is spent[/bold] (optuna-dp check):")
     console.print(f"{report}", highlight=False)
 

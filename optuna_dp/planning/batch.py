@@ -17,7 +17,7 @@ from scipy.optimize import newton
 
 from optuna_dp import validation
 from optuna_dp.errors import InvalidArgumentError
-from optuna_dp.planning.budget_split import squared_mu
+from optuna_dp.planning.budget_split import central_limit_noise, squared_mu
 from optuna_dp.planning.saddle_point import Steps, estimated_epsilon
 from optuna_dp.training.learning_rate import LARGEST_STEP, NOISE_PER_WEIGHT
 
@@ -234,11 +234,9 @@ def noise_of_training(
         replace_one: Whether a record is replaced rather than removed.
     """
     squared = squared_mu(epsilon, delta)
-    sensitivity = 2.0 if replace_one else 1.0
     if sample_rate >= 1.0:
-        return sensitivity * math.sqrt(steps / squared)
-    # The central limit: mu^2 = q^2 S (e^(1/s^2) - 1) (Dong et al., arXiv 1905.02383v3).
-    start = sensitivity / math.sqrt(math.log1p(squared / (sample_rate**2 * steps)))
+        return (2.0 if replace_one else 1.0) * math.sqrt(steps / squared)
+    start = central_limit_noise(squared, sample_rate, steps, replace_one=replace_one)
 
     def excess(log_noise: float) -> float:
         part = Steps(sample_rate, math.exp(log_noise), steps)

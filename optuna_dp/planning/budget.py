@@ -1,23 +1,20 @@
-"""A budget and a training, as they are given, made into a plan (``budget_split`` has the sums)."""
+"""Makes a budget plan from an epsilon and a training; ``budget_split`` has the searches."""
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from optuna_dp import validation
 from optuna_dp.accounting.events import as_event
 from optuna_dp.accounting.groups import group_epsilon
-from optuna_dp.budget.paid_runs import PaidRuns
-from optuna_dp.budget.plan import BudgetPlan, checked_score, rung_sizes
+from optuna_dp.budget.plan import BudgetPlan, PaidRuns, checked_score, rung_sizes
 from optuna_dp.errors import Described, InvalidArgumentError
 from optuna_dp.planning.batch import batch_choices
 from optuna_dp.planning.budget_split import Split, squared_mu
 from optuna_dp.preparation.range_query import STRENGTH_THAT_WORKS, RangeQuery
 from optuna_dp.preparation.schema import Schema
-from optuna_dp.training.run_events import sgd_training
 from optuna_dp.training.schedules import FEWEST_STEPS
 
 # By replays of searches (docs/explanation/searches.md): twelve pilots of a sixth of the last run's
@@ -27,18 +24,14 @@ AUTO_PILOTS, AUTO_LENGTH, MOST_SPREAD = (12, 3), 0.16, 1 / 3
 CANDIDATE_LENGTH = 0.4
 # Of the squared budget, for drawing ranges (by experiment: docs/results/preparation.md).
 RANGES_SHARE = 0.05
-# Plans that are tried for a person's epsilon, and how much of it one has to use.
+# How many plans are tried for a person's epsilon, and how much of it one has to use.
 _MOST_TRIED, _LEAST_USED = 8, 0.99
 _MOST_PILOTS = 10_000
 _LARGEST_INCREASE = 100.0
 _MOST_STEPS = 10_000_000
 
-Training = Callable[[float, int], Any]
-
-
-def default_noise_increase(epsilon: float) -> float:
-    """Returns by how much the last run's noise exceeds an untuned run's, unless told otherwise."""
-    return 1.08 if epsilon >= 2.0 else 1.15
+# From noise multiplier and steps to the event of one training without its score.
+TrainingEvent = Callable[[float, int], Any]
 
 
 _FAMILIAR_NAMES = {
@@ -78,7 +71,7 @@ def plan_budget(
     batch_size: float | None = None,
     epochs: float | None = None,
     work: float | None = None,
-    run: Training | None = None,
+    run: TrainingEvent | None = None,
     steps: int | None = None,
     pilots: int | tuple[int, ...] | Literal["auto"] = "auto",
     candidates: int | None = None,
@@ -177,36 +170,84 @@ def plan_budget(
         >>> 2.97 <= plan.guarantee.epsilon(delta=1e-5) <= 3.0
         True
     """
-    planned = functools.partial(
-        _planned,
-        delta=delta,
-        records=records,
-        batch_size=batch_size,
-        epochs=epochs,
-        work=work,
-        run=run,
-        steps=steps,
-        pilots=pilots,
-        candidates=candidates,
-        pilot_epochs=pilot_epochs,
-        pilot_steps=pilot_steps,
-        noise_increase=noise_increase,
-        score=score,
-        score_final=score_final,
-        spare_runs=spare_runs,
-        neighboring_relation=neighboring_relation,
-        schema=schema,
-    )
+    target = validation.positive("epsilon", epsilon)
+    validation.open_unit("delta", delta)
     if schema is not None and not isinstance(schema, Schema):
         raise InvalidArgumentError("schema", schema, "it must be an optuna_dp.Schema")
-    target = validation.positive("epsilon", epsilon)
-    if schema is None or schema.most is None or schema.most == 1:
-        return planned(target)
-    return _planned_for_persons(planned, target, delta, schema.most)
+    sizes = _checked_sizes(pilots, candidates)
+    is_auto = candidates is None and isinstance(pilots, str)
+    pilot_settings = {
+        "noise_increase": noise_increase,
+        "pilot_epochs": pilot_epochs,
+        "pilot_steps": pilot_steps,
+    }
+    are_pilots_set = any(value is not None for value in pilot_settings.values())
+    if not sizes:
+        _refuse_without_pilots(pilot_settings)
+    last_run_count = 1 + validation.whole("spare_runs", spare_runs)
+    checked_score(score)
+    if not isinstance(score_final, bool):
+        raise InvalidArgumentError("score_final", score_final, "it must be True or False")
+    chooses_batch = None not in (records, epochs) and batch_size is None and run is None
+    if work is not None and not chooses_batch:
+        raise InvalidArgumentError(
+            "work",
+            work,
+            "it needs a plan that chooses the batch size itself",
+            "Leave out batch_size, or give more epochs instead of work.",
+        )
+
+    def plan_of(record_epsilon: float) -> BudgetPlan:
+        """Returns the plan that costs one record this epsilon."""
+        batch, passes = batch_size, epochs
+        if chooses_batch:
+            batch, passes = _favored(
+                record_epsilon, delta, records, epochs, work, neighboring_relation
+            )
+        training = _training(records, batch, passes, pilot_epochs, run, steps, pilot_steps)
+        pilot_length = training.pilot_steps
+        if is_auto and training.sample_rate is not None and pilot_epochs is None:
+            pilot_length = _short(AUTO_LENGTH, training.steps)
+        if candidates is not None and pilot_epochs is None and pilot_steps is None:
+            pilot_length = _short(CANDIDATE_LENGTH, training.steps)
+        increase = _checked_increase(noise_increase, record_epsilon) if sizes else 1.0
+        split = Split(
+            record_epsilon,
+            float(delta),
+            neighboring_relation,
+            training.event,
+            training.sample_rate,
+            score,
+            score_final,
+            _ranges(schema, record_epsilon, float(delta), records, neighboring_relation),
+        )
+        last_runs, ratio = split.last(last_run_count, training.steps, increase)
+        rungs = split.rungs(sizes, pilot_length, last_runs, increase, ratio) if sizes else []
+        plan = BudgetPlan(
+            epsilon=record_epsilon,
+            delta=split.delta,
+            neighboring_relation=neighboring_relation,
+            sample_rate=training.sample_rate,
+            batch_size=None if batch is None else float(batch),
+            score=score,
+            paid_pilots=tuple(rungs),
+            paid_last=last_runs,
+            candidates=None if candidates is None else sizes[0],
+            ranges=split.ranges,
+        )
+        if is_auto and not are_pilots_set and is_blind(plan):
+            last_runs, _ = split.last(last_run_count, training.steps, 1.0)
+            return replace(plan, paid_pilots=(), paid_last=last_runs)
+        return plan
+
+    most = None if schema is None else schema.most
+    plan = plan_of(target) if most in (None, 1) else _for_persons(plan_of, target, delta, most)
+    validation.warn_of_large_delta(plan.delta, records)
+    return plan
 
 
-def _planned_for_persons(
-    planned: Callable[[float], BudgetPlan], epsilon: float, delta: float, most: int
+def _for_persons(
+    plan_of: Callable[[float], BudgetPlan], epsilon: float, delta: float, most: int
 ) -> BudgetPlan:
     """Returns the plan that costs a person with so many records the target epsilon.
 
@@ -214,7 +255,7 @@ def _planned_for_persons(
     """
     record_epsilon, best = epsilon / most, None
     for _ in range(_MOST_TRIED):
-        plan = planned(record_epsilon)
+        plan = plan_of(record_epsilon)
         person_epsilon = group_epsilon(plan.guarantee, delta, most)
         if person_epsilon <= epsilon and (best is None or plan.epsilon > best.epsilon):
             best = replace(plan, most=most, person_epsilon=person_epsilon)
@@ -232,93 +273,195 @@ def _planned_for_persons(
     return best
 
 
-def _planned(
-    epsilon: float,
-    *,
-    delta: float,
-    records: int | None,
-    batch_size: float | None,
-    epochs: float | None,
-    work: float | None,
-    run: Training | None,
-    steps: int | None,
-    pilots: int | tuple[int, ...] | Literal["auto"],
-    candidates: int | None,
-    pilot_epochs: float | None,
-    pilot_steps: int | None,
-    noise_increase: float | None,
-    score: str | None,
-    score_final: bool,
-    spare_runs: int,
-    neighboring_relation: str,
-    schema: Schema | None,
-) -> BudgetPlan:
-    """Returns the plan in which one record costs a target epsilon."""
-    target = validation.positive("epsilon", epsilon)
-    validation.open_unit("delta", delta)
-    auto = isinstance(pilots, str) and pilots == "auto"
-    if candidates is not None:
-        if not auto:
-            raise InvalidArgumentError(
-                "candidates",
-                candidates,
-                f"a short list has one pilot for each candidate, and pilots={pilots!r} asks for "
-                "others",
-                "Leave one of the two out.",
-            )
-        auto, pilots = False, validation.whole("candidates", candidates, 2)
-    sizes = AUTO_PILOTS if auto else rung_sizes("pilots", pilots)
-    if sum(sizes) > _MOST_PILOTS:
-        raise InvalidArgumentError("pilots", pilots, f"there may be {_MOST_PILOTS} at most")
-    if not sizes:
-        _refuse_without_pilots(
-            noise_increase=noise_increase,
-            pilot_epochs=pilot_epochs,
-            pilot_steps=pilot_steps,
-        )
-    increase = _noise_increase(noise_increase, target) if sizes else 1.0
-    spare = validation.whole("spare_runs", spare_runs)
-    checked_score(score)
-    if not isinstance(score_final, bool):
-        raise InvalidArgumentError("score_final", score_final, "it must be True or False")
-    if None not in (records, epochs) and batch_size is None and run is None:
-        batch_size, epochs = _favored(target, delta, records, epochs, work, neighboring_relation)
-    elif work is not None:
+def score_spread(plan: BudgetPlan, runs: PaidRuns) -> float | None:
+    """Returns the standard deviation of an accuracy by the noise of its score alone, a share.
+
+    None for scores without noise, and where the plan does not know how many records are scored.
+    """
+    if plan.score != "training" or plan.sample_rate is None or plan.batch_size is None:
+        return None
+    if runs.score_noise_multiplier is None:
+        return None
+    return runs.score_noise_multiplier * plan.sample_rate / (2.0 * plan.batch_size)
+
+
+def is_blind(plan: BudgetPlan) -> bool:
+    """Returns whether the noise of a pilot's score hides nearly all that accuracies differ by."""
+    if not plan.pilots:
+        return False
+    spread = score_spread(plan, plan.paid_pilots[0])
+    return spread is not None and spread > MOST_SPREAD
+
+
+def _checked_sizes(pilots: Any, candidates: Any) -> tuple[int, ...]:
+    """Returns how many pilots each rung has."""
+    is_auto = isinstance(pilots, str) and pilots == "auto"
+    if candidates is None:
+        sizes = AUTO_PILOTS if is_auto else rung_sizes("pilots", pilots)
+    elif is_auto:
+        sizes = (validation.whole("candidates", candidates, 2),)
+    else:
         raise InvalidArgumentError(
-            "work",
-            work,
-            "it needs a plan that chooses the batch size itself",
-            "Leave out batch_size, or give more epochs instead of work.",
+            "candidates",
+            candidates,
+            f"a short list has one pilot for each candidate, and pilots={pilots!r} asks for "
+            "others",
+            "Leave one of the two out.",
         )
-    training, rate, length, pilot_length = _lengths(
-        records, batch_size, epochs, pilot_epochs, run, steps, pilot_steps
+    if sum(sizes) > _MOST_PILOTS:
+        name, value = ("pilots", pilots) if candidates is None else ("candidates", candidates)
+        raise InvalidArgumentError(name, value, f"there may be {_MOST_PILOTS} at most")
+    return sizes
+
+
+def _refuse_without_pilots(pilot_settings: dict[str, Any]) -> None:
+    for name, value in pilot_settings.items():
+        if value is not None:
+            raise InvalidArgumentError(
+                name, value, "it needs pilots, and the plan has none", "Leave it out."
+            )
+
+
+def _checked_increase(value: Any, epsilon: float) -> float:
+    """Returns by how much the last run's noise exceeds an untuned run's."""
+    if value is None:
+        return 1.08 if epsilon >= 2.0 else 1.15
+    increase = validation.number("noise_increase", value)
+    if not 1.0 < increase <= _LARGEST_INCREASE:
+        raise InvalidArgumentError(
+            "noise_increase",
+            value,
+            f"it must be above 1 and at most {_LARGEST_INCREASE:g}",
+            "1.08 gives the pilots one seventh of the squared budget, 1.2 gives three tenths.",
+        )
+    return increase
+
+
+def _favored(
+    epsilon: float, delta: float, records: Any, epochs: Any, work: Any, relation: str
+) -> tuple[int, float]:
+    """Returns the favored batch size, and the epochs that its steps make."""
+    choice = batch_choices(
+        epsilon=epsilon,
+        delta=delta,
+        records=records,
+        epochs=epochs,
+        work=1.0 if work is None else work,
+        neighboring_relation=relation,
+    ).favored
+    return choice.batch_size, choice.epochs
+
+
+class _Training(NamedTuple):
+    """A training, and the lengths that were asked for.
+
+    Attributes:
+        event: A function of (noise multiplier, steps); None for DP-SGD.
+        sample_rate: Of DP-SGD; None for a training that was given as a function.
+        steps: Of the last run.
+        pilot_steps: Of a pilot.
+    """
+
+    event: TrainingEvent | None
+    sample_rate: float | None
+    steps: int
+    pilot_steps: int
+
+
+def _training(
+    records: Any,
+    batch_size: Any,
+    epochs: Any,
+    pilot_epochs: Any,
+    run: Any,
+    steps: Any,
+    pilot_steps: Any,
+) -> _Training:
+    """Returns the training of one of the two groups of arguments; refuses parts of both."""
+    # batch_size may be left out, so it is named last.
+    of_sgd = {
+        "records": records,
+        "epochs": epochs,
+        "pilot_epochs": pilot_epochs,
+        "batch_size": batch_size,
+    }
+    of_run = {"run": run, "steps": steps, "pilot_steps": pilot_steps}
+    arguments, surplus = (of_sgd, of_run) if run is None else (of_run, of_sgd)
+    for name, value in surplus.items():
+        if value is not None:
+            raise InvalidArgumentError(
+                name,
+                value,
+                "a plan needs either records, batch_size and epochs (DP-SGD), or run and steps",
+                "Leave one group out.",
+            )
+    for name, value in arguments.items():
+        if value is None and not name.startswith("pilot_"):
+            raise InvalidArgumentError(
+                name,
+                value,
+                "it is missing",
+                "Give records and epochs for DP-SGD, batch_size if you like; or run and steps.",
+            )
+    if run is None:
+        return _dp_sgd(records, batch_size, epochs, pilot_epochs)
+    return _given(run, steps, pilot_steps)
+
+
+def _given(run: Any, steps: Any, pilot_steps: Any) -> _Training:
+    """Returns a training that was given as a function."""
+    if not callable(run):
+        raise InvalidArgumentError(
+            "run",
+            run,
+            "it must be a function of (noise multiplier, steps) that returns an event",
+            "For example run=lambda noise, steps: odp.gaussian(noise / steps**0.5).",
+        )
+    length = validation.whole("steps", steps, 1)
+    shorter = length if pilot_steps is None else validation.whole("pilot_steps", pilot_steps, 1)
+    if shorter > length:
+        raise InvalidArgumentError(
+            "pilot_steps", pilot_steps, f"it must be at most steps, {length}"
+        )
+
+    def event(noise: float, steps: int) -> Any:
+        return as_event("what run returns", run(noise, steps))
+
+    return _Training(event, None, length, shorter)
+
+
+def _dp_sgd(records: Any, batch_size: Any, epochs: Any, pilot_epochs: Any) -> _Training:
+    """Returns a training by DP-SGD."""
+    count = validation.whole("records", records, 1)
+    batch = validation.positive("batch_size", batch_size)
+    if batch > count:
+        raise InvalidArgumentError(
+            "batch_size", batch_size, f"it must be at most the number of records, {count}"
+        )
+    passes = validation.positive("epochs", epochs)
+    pilot_passes = (
+        passes if pilot_epochs is None else validation.positive("pilot_epochs", pilot_epochs)
     )
-    validation.warn_of_large_delta(float(delta), records)
-    if auto and rate is not None and pilot_epochs is None:
-        pilot_length = _short(AUTO_LENGTH, length)
-    if candidates is not None and pilot_epochs is None and pilot_steps is None:
-        pilot_length = _short(CANDIDATE_LENGTH, length)
-    ranges = _ranges(schema, target, float(delta), records, neighboring_relation)
-    split = Split(
-        target, float(delta), neighboring_relation, training, rate, score, score_final, ranges
-    )
-    last_runs, ratio = split.last(1 + spare, length, increase)
-    rungs = split.rungs(sizes, pilot_length, last_runs, increase, ratio) if sizes else []
-    are_pilots_set = (pilot_epochs, pilot_steps, noise_increase) != (None,) * 3
-    if auto and not are_pilots_set and _blind(rungs[0], records, score):
-        rungs, (last_runs, _) = [], split.last(1 + spare, length, 1.0)
-    return BudgetPlan(
-        epsilon=target,
-        delta=float(delta),
-        neighboring_relation=neighboring_relation,
-        sample_rate=rate,
-        batch_size=None if batch_size is None else float(batch_size),
-        score=score,
-        paid_pilots=tuple(rungs),
-        paid_last=last_runs,
-        candidates=None if candidates is None else sizes[0],
-        ranges=ranges,
-    )
+    if pilot_passes > passes:
+        raise InvalidArgumentError(
+            "pilot_epochs", pilot_epochs, f"it must be at most epochs, {epochs}"
+        )
+    rate = batch / count
+    return _Training(None, rate, _steps(passes, rate), _steps(pilot_passes, rate))
+
+
+def _steps(epochs: float, rate: float) -> int:
+    steps = round(epochs / rate)
+    if not 1 <= steps <= _MOST_STEPS:
+        raise InvalidArgumentError(
+            "epochs", epochs, f"it must make between 1 and {_MOST_STEPS} steps, not {steps}"
+        )
+    return steps
+
+
+def _short(share: float, length: int) -> int:
+    """Returns the steps of a short pilot."""
+    return min(length, max(FEWEST_STEPS, round(share * length)))
 
 
 def _ranges(
@@ -347,150 +490,3 @@ def _ranges(
             "be costs less than ranges that were drawn from few records.",
         )
     return query
-
-
-def _short(share: float, length: int) -> int:
-    """Returns the steps of a short pilot."""
-    return min(length, max(FEWEST_STEPS, round(share * length)))
-
-
-def is_blind(plan: BudgetPlan) -> bool:
-    """Returns whether the noise of a pilot's score hides nearly all that accuracies differ by."""
-    rungs, records = plan.paid_pilots, plan.final.records
-    return bool(rungs) and _blind(
-        rungs[0], None if records is None else round(records), plan.score
-    )
-
-
-def _blind(rung: PaidRuns, records: int | None, score: str | None) -> bool:
-    if score != "training" or records is None or rung.score_noise_multiplier is None:
-        return False
-    return rung.score_noise_multiplier / (2.0 * records) > MOST_SPREAD
-
-
-def _refuse_without_pilots(**arguments: Any) -> None:
-    for name, value in arguments.items():
-        if value is not None:
-            raise InvalidArgumentError(
-                name, value, "it needs pilots, and the plan has none", "Leave it out."
-            )
-
-
-def _favored(
-    epsilon: float, delta: float, records: Any, epochs: Any, work: Any, relation: str
-) -> tuple[int, float]:
-    """Returns the favored batch size, and the epochs that its steps make."""
-    choice = batch_choices(
-        epsilon=epsilon,
-        delta=delta,
-        records=records,
-        epochs=epochs,
-        work=1.0 if work is None else work,
-        neighboring_relation=relation,
-    ).favored
-    return choice.batch_size, choice.epochs
-
-
-def _lengths(
-    records: Any,
-    batch_size: Any,
-    epochs: Any,
-    pilot_epochs: Any,
-    run: Any,
-    steps: Any,
-    pilot_steps: Any,
-) -> tuple[Training, float | None, int, int]:
-    """Returns how a training's event is made, its sampling rate, its steps, and a pilot's."""
-    of_sgd = {
-        "records": records,
-        "batch_size": batch_size,
-        "epochs": epochs,
-        "pilot_epochs": pilot_epochs,
-    }
-    of_run = {"run": run, "steps": steps, "pilot_steps": pilot_steps}
-    arguments, surplus = (of_sgd, of_run) if run is None else (of_run, of_sgd)
-    for name, value in surplus.items():
-        if value is not None:
-            raise InvalidArgumentError(
-                name,
-                value,
-                "a plan needs either records, batch_size and epochs (DP-SGD), or run and steps",
-                "Leave one group out.",
-            )
-    # batch_size may be left out, so it is named last.
-    for name, value in sorted(arguments.items(), key=lambda item: item[0] == "batch_size"):
-        if value is None and not name.startswith("pilot_"):
-            raise InvalidArgumentError(
-                name,
-                value,
-                "it is missing",
-                "Give records and epochs for DP-SGD, batch_size if you like; or run and steps.",
-            )
-    if run is not None:
-        if not callable(run):
-            raise InvalidArgumentError(
-                "run",
-                run,
-                "it must be a function of (noise multiplier, steps) that returns an event",
-                "For example run=lambda noise, steps: odp.gaussian(noise / steps**0.5).",
-            )
-        length = validation.whole("steps", steps, 1)
-        shorter = (
-            length if pilot_steps is None else validation.whole("pilot_steps", pilot_steps, 1)
-        )
-        if shorter > length:
-            raise InvalidArgumentError(
-                "pilot_steps", pilot_steps, f"it must be at most steps, {length}"
-            )
-        return _checked(run), None, length, shorter
-    count = validation.whole("records", records, 1)
-    batch = validation.positive("batch_size", batch_size)
-    if batch > count:
-        raise InvalidArgumentError(
-            "batch_size", batch_size, f"it must be at most the number of records, {count}"
-        )
-    passes = validation.positive("epochs", epochs)
-    rate = batch / count
-    pilot_passes = (
-        passes if pilot_epochs is None else validation.positive("pilot_epochs", pilot_epochs)
-    )
-    if pilot_passes > passes:
-        raise InvalidArgumentError(
-            "pilot_epochs", pilot_epochs, f"it must be at most epochs, {epochs}"
-        )
-
-    def training(noise: float, steps: int) -> Any:
-        return sgd_training(noise, rate, steps)
-
-    return training, rate, _steps(passes, rate), _steps(pilot_passes, rate)
-
-
-def _steps(epochs: float, rate: float) -> int:
-    steps = round(epochs / rate)
-    if not 1 <= steps <= _MOST_STEPS:
-        raise InvalidArgumentError(
-            "epochs", epochs, f"it must make between 1 and {_MOST_STEPS} steps, not {steps}"
-        )
-    return steps
-
-
-def _checked(run: Training) -> Training:
-    def training(noise: float, steps: int) -> Any:
-        event = run(noise, steps)
-        return as_event("what run returns", event)
-
-    return training
-
-
-def _noise_increase(value: Any, epsilon: float) -> float:
-    if value is None:
-        return default_noise_increase(epsilon)
-    increase = validation.number("noise_increase", value)
-    if not 1.0 < increase <= _LARGEST_INCREASE:
-        raise InvalidArgumentError(
-            "noise_increase",
-            value,
-            f"it must be above 1 and at most {_LARGEST_INCREASE:g}",
-            "1.08 gives the pilots one seventh of the squared budget, 1.2 gives three tenths.",
-        )
-    return increase

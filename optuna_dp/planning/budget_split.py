@@ -14,21 +14,19 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from dp_accounting import dp_event
 from scipy.optimize import brentq
 from scipy.special import log_ndtr
 
 from optuna_dp.accounting.guarantee import Guarantee
 from optuna_dp.accounting.rdp_curves import rdp_to_epsilon
 from optuna_dp.accounting.run_rdp import rdp_of
-from optuna_dp.budget.paid_runs import PaidRuns
+from optuna_dp.budget.plan import PaidRuns, composed
 from optuna_dp.errors import InvalidArgumentError
 from optuna_dp.numbers_shown import significant_up
 from optuna_dp.planning.calibration import NOISE, SMALLEST_NOISE, profile_epsilon
 from optuna_dp.planning.saddle_point import Steps, estimated_epsilon
 from optuna_dp.planning.target_search import guided, largest_within
 from optuna_dp.preparation.range_query import RangeQuery
-from optuna_dp.training.run_events import run_event
 
 # What a score on the training records may take of its run's squared budget: a fifth of a pilot's,
 # which the pilot is there for (by experiment: docs/explanation/searches.md); a hundredth of the
@@ -51,7 +49,7 @@ class Split:
     epsilon: float
     delta: float
     relation: str
-    training: Callable[[float, int], Any]  # From noise and steps to what that costs.
+    training: Callable[[float, int], Any] | None  # From noise and steps to an event; or DP-SGD.
     sample_rate: float | None
     score: str | None
     score_final: bool
@@ -76,8 +74,7 @@ class Split:
             score_noise = None
 
         def runs(noise: float, score_noise: float | None) -> PaidRuns:
-            event = run_event(self.training(noise, steps), score_noise, self.score)
-            return PaidRuns(count, noise, steps, score_noise, event)
+            return self._paid(count, noise, steps, score_noise)
 
         start = self._start(budget / count, steps)
         noise, cost, ratio = self._search(lambda value: [runs(value, score_noise)], start, 1.0)
@@ -118,12 +115,10 @@ class Split:
         score_noises = [self._score_noise(share, _PILOT_SCORE_SHARE) for share in shares]
 
         def rungs(noise: float) -> list[PaidRuns]:
-            paid_rungs = []
-            for i, (count, score_noise) in enumerate(zip(sizes, score_noises, strict=True)):
-                rung_noise = noise / 2.0**i
-                event = run_event(self.training(rung_noise, steps), score_noise, self.score)
-                paid_rungs.append(PaidRuns(count, rung_noise, steps, score_noise, event))
-            return paid_rungs
+            return [
+                self._paid(count, noise / 2.0**i, steps, score_noise)
+                for i, (count, score_noise) in enumerate(zip(sizes, score_noises, strict=True))
+            ]
 
         start = self._start(shares[0], steps)
         if self.sample_rate is None:
@@ -158,6 +153,10 @@ class Split:
             )
         return pilots
 
+    def _paid(self, count: int, noise: float, steps: int, score_noise: float | None) -> PaidRuns:
+        training = None if self.training is None else self.training(noise, steps)
+        return PaidRuns(count, noise, steps, score_noise, training)
+
     def _search(
         self,
         runs: Callable[[float], list[PaidRuns]],
@@ -167,31 +166,29 @@ class Split:
     ) -> tuple[float, float, float]:
         """Returns the least noise within the budget, what all costs then, cost over estimate."""
 
-        def composed(noise: float) -> Guarantee:
-            charged_runs = runs(_rounded(noise))
-            events = [dp_event.SelfComposedDpEvent(run.event, run.count) for run in charged_runs]
-            if self.ranges is not None:
-                events.insert(0, self.ranges.event)
-            return Guarantee(dp_event.ComposedDpEvent(events), self.relation)
+        def guarantee(u: float) -> Guarantee:
+            charged_runs = runs(_rounded(scale.value(u)))
+            event = composed(charged_runs, self.sample_rate, self.score, self.ranges)
+            return Guarantee(event, self.relation)
 
         scale = replace(NOISE, high=-math.log(SMALLEST_NOISE * divisor), slope=1.0)
         scale = replace(scale, start=-math.log(start))
 
         def exact(u: float) -> float:
-            return profile_epsilon(composed(scale.value(u)), self.delta)
+            return profile_epsilon(guarantee(u), self.delta)
 
         def rough(u: float) -> float:
             if self.sample_rate is None:
-                return _rough_epsilon(composed(scale.value(u)), self.delta)
+                return _rough_epsilon(guarantee(u), self.delta)
             return self._estimate(runs(_rounded(scale.value(u))))
 
         point = guided(exact, rough, self.epsilon, scale, ratio=ratio, tolerance=_UNUSED)
         if self.sample_rate is None:
             # An event of the caller's may be judged better by something else than its profile.
-            cost = composed(scale.value(point.at)).epsilon(self.delta)
+            cost = guarantee(point.at).epsilon(self.delta)
             if not (1.0 - _UNUSED) * self.epsilon <= cost <= self.epsilon:
                 point = largest_within(
-                    lambda u: composed(scale.value(u)).epsilon(self.delta),
+                    lambda u: guarantee(u).epsilon(self.delta),
                     self.epsilon,
                     scale.starting_at(point),
                     tolerance=_UNUSED,
@@ -200,7 +197,7 @@ class Split:
 
     def _estimate(self, charged_runs: list[PaidRuns]) -> float:
         """Returns about what these runs of DP-SGD cost together."""
-        assert self.sample_rate is not None
+        assert self.sample_rate is not None  # for the type checker
         noises = () if self.ranges is None else self.ranges.noise_multipliers
         parts = [Steps(1.0, noise, 1) for noise in noises]
         for run in charged_runs:
@@ -218,9 +215,9 @@ class Split:
         """Returns about the noise at which a training costs this much."""
         if self.sample_rate is None:
             return 1.0
-        # The central limit: mu^2 = q^2 S (e^(1/sigma^2) - 1) (Dong et al., arXiv 1905.02383v3).
-        sensitivity = 2.0 if self.relation == "replace_one" else 1.0
-        return sensitivity / math.sqrt(math.log1p(squared / (self.sample_rate**2 * steps)))
+        return central_limit_noise(
+            squared, self.sample_rate, steps, replace_one=self.relation == "replace_one"
+        )
 
     def _score_noise(self, squared: float, share: float) -> float | None:
         if self.score is None:
@@ -255,6 +252,17 @@ def squared_mu(epsilon: float, delta: float) -> float:
         ) - math.log(delta)
 
     return math.exp(2.0 * float(brentq(excess, math.log(1e-9), math.log(1e4))))
+
+
+def central_limit_noise(
+    squared: float, sample_rate: float, steps: int, *, replace_one: bool
+) -> float:
+    """Returns about the noise at which DP-SGD takes a squared budget, for many steps.
+
+    By mu^2 = q^2 S (e^(1/sigma^2) - 1), the central limit of Dong et al., arXiv 1905.02383v3.
+    """
+    sensitivity = 2.0 if replace_one else 1.0
+    return sensitivity / math.sqrt(math.log1p(squared / (sample_rate**2 * steps)))
 
 
 def _score_noise_within(noise: float) -> float:

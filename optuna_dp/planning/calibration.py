@@ -15,7 +15,7 @@ from typing import Any, Literal
 import attr
 from dp_accounting import dp_event
 
-from optuna_dp import parts, validation
+from optuna_dp import by_name, validation
 from optuna_dp.accounting.guarantee import Guarantee
 from optuna_dp.accounting.run_profile import pair_of
 from optuna_dp.errors import InvalidArgumentError
@@ -216,13 +216,12 @@ def rough_epsilon(selection: Guarantee, delta: float) -> float:
         delta: In (0, 1).
     """
     event = selection.event
-    history_bound = parts.history_bound()
     learns = isinstance(event, PrivateSelectionDpEvent) and event.learns_from_outputs
-    if not learns or history_bound is None:
+    if not learns:
         return profile_epsilon(selection, delta)
     seeing_data = attr.evolve(event, policy="data", startup_runs=0)
     data_epsilon = profile_epsilon(Guarantee(seeing_data, selection.neighboring_relation), delta)
-    coarse = history_bound(
+    coarse = by_name.history_bound()(
         pair_of(event.run, selection.neighboring_relation),
         event.trials,
         event.density_bounds,

@@ -9,8 +9,7 @@ from optuna.distributions import FloatDistribution
 from support import asking, objective, study_of
 
 import optuna_dp as odp
-from optuna_dp.budget.paid_runs import PaidRuns
-from optuna_dp.budget.plan import BudgetPlan
+from optuna_dp.budget.plan import BudgetPlan, PaidRuns
 from optuna_dp.budget.settings import BudgetSettings
 from optuna_dp.protocol.records import began, read_plan
 
@@ -59,7 +58,7 @@ def finished(
 
 def rungs_of(study: optuna.Study) -> list[str]:
     """What began, by number: "pilot", "last", or "" for what did not begin."""
-    plan = read_plan(study._storage, study._study_id)
+    plan = read_plan(study)
     assert plan is not None
     pilots = BudgetSettings.of(plan.design).pilots
     return [

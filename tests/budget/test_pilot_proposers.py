@@ -13,7 +13,7 @@ from optuna.samplers import BaseSampler, GridSampler, QMCSampler, RandomSampler
 from optuna.trial import TrialState, create_trial
 from support import objective, study_of
 
-from optuna_dp.protocol.records import PROPOSER_KEY
+from optuna_dp.protocol.entries import PROPOSER
 
 
 class Spy(BaseSampler):
@@ -108,7 +108,7 @@ def test_a_proposer_sees_nothing_of_trials_that_are_no_runs(batch: int) -> None:
             distributions=X,
             value=9.0,
             user_attrs={"secret": 9.0},
-            system_attrs={PROPOSER_KEY: {"trial": {"secret": 9.0}, "study": {"secret": 9.0}}},
+            system_attrs={PROPOSER.key: {"trial": {"secret": 9.0}, "study": {"secret": 9.0}}},
         )
     )
     ours, study.sampler = study.sampler, RandomSampler()

@@ -14,11 +14,9 @@ from optuna.distributions import FloatDistribution
 from optuna.exceptions import ExperimentalWarning
 from optuna.samplers import BaseSampler, CmaEsSampler, GPSampler
 from support import asking, study_of
-from utilities.utility_support import LOOP, run
 
 import optuna_dp as odp
-from optuna_dp.protocol.records import PROPOSER_KEY
-from optuna_dp.utilities import choice as utility_choice
+from optuna_dp.protocol.entries import PROPOSER
 
 PLANE: dict[str, Any] = {"x": FloatDistribution(-1.0, 1.0), "y": FloatDistribution(-1.0, 1.0)}
 needs_torch = pytest.mark.skipif(find_spec("torch") is None, reason="GPSampler needs torch")
@@ -73,7 +71,7 @@ def hill(trial: optuna.Trial) -> float:
 
 def remembered(study: optuna.Study, key: str) -> list[Any]:
     """What the proposer kept of each trial under a key; None where it kept nothing."""
-    attrs = [t.system_attrs.get(PROPOSER_KEY, {"trial": {}}) for t in study.trials]
+    attrs = [t.system_attrs.get(PROPOSER.key, {"trial": {}}) for t in study.trials]
     return [entry["trial"].get(key) for entry in attrs]
 
 
@@ -141,22 +139,3 @@ def test_a_gaussian_process_proposes_the_pilots(space: Any, batch: int) -> None:
     assert [entry is None for entry in kept] == [True] * 4 + [False] * 4 + [True]
     # A batch is spread out: its members know of each other that they run.
     assert len({(t.params["x"], t.params["y"]) for t in study.trials}) == 8
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", ["cma", GP])
-def test_they_propose_batches_for_propose_test(name: str, monkeypatch: Any) -> None:
-    """They are told what was accepted: the first of a batch, the third, none, the second, none."""
-    answers = iter([0, 2, None, 1])
-    monkeypatch.setattr(utility_choice, "above_threshold", lambda *_: next(answers, None))
-    study = run(odp.ProposeTestSampler(PLANE, **LOOP, batch_size=4, proposer=proposer(name)), hill)
-    odp.release(study)
-    tested = [t for t in study.trials if t.state.name == "COMPLETE"]
-    kept = [t.system_attrs.get(PROPOSER_KEY, {"trial": {}})["trial"] for t in tested]
-    assert len(kept) >= 20
-    if name == "gp":  # Four outcomes are known after the second batch.
-        assert [bool(entry) for entry in kept] == [False] * 8 + [True] * (len(kept) - 8)
-        return
-    # Candidates behind an accepted one were not looked at and do not count for a generation.
-    found = [entry.get("cma:generation") for entry in kept[:20]]
-    assert found == [*[None] * 4, *[0] * 8, *[1] * 8]

@@ -12,7 +12,7 @@ import pytest
 from typer.testing import CliRunner
 
 import optuna_dp as odp
-from optuna_dp.cli import app
+from optuna_dp.cli.application import app
 
 runner = CliRunner()
 SMALL = {"epsilon": "3", "records": "500", "batch-size": "50", "epochs": "2", "pilots": "3,1"}

@@ -11,7 +11,7 @@ from support import RUN, exactly, finished_study, study_of
 from typer.testing import CliRunner
 
 import optuna_dp as odp
-from optuna_dp.cli import app
+from optuna_dp.cli.application import app
 
 VOUCHED = ("--vouched", "a test")
 runner = CliRunner()
@@ -232,7 +232,7 @@ def test_the_demo_shows_plan_check_other_ways_and_statement(
     for words in (
         "batches of 361 and 150 steps by accounting",
         "a learning rate that is rehearsed on made-up pixels",
-        "Nothing found in 3 runs",
+        "Nothing found in 2 runs",
         "a model with noisy accuracy 0.",
         "usual rate, 0.1",
         "and batch: this plan",

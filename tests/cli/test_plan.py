@@ -8,7 +8,7 @@ import pytest
 from typer.testing import CliRunner
 
 import optuna_dp as odp
-from optuna_dp.cli import app
+from optuna_dp.cli.application import app
 
 GAUSS = json.dumps(odp.Guarantee(odp.gaussian(4.0)).to_json()["event"])
 SMALL = ["--law", "geometric", "--mean", "3", "--density-bounds", "0.8,1.25"]

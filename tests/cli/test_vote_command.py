@@ -7,7 +7,7 @@ import json
 import pytest
 from typer.testing import CliRunner
 
-from optuna_dp.cli import app
+from optuna_dp.cli.application import app
 from optuna_dp.voting import VotePlan
 
 VOTE = ("vote", "--clients", "50", "--candidates", "100", "--epsilon", "1")

@@ -66,6 +66,17 @@ def test_a_map_transforms_each_record_by_itself(inputs: Any) -> None:
         assert list(np.flatnonzero((before != after).any(axis=1))) == [3]
 
 
+@pytest.mark.parametrize("inputs", [TABLE, IMAGES])
+def test_joined_maps_have_one_norm_and_features_of_order_one(inputs: Any) -> None:
+    maps = odp.public_maps(inputs)
+    joined = maps.pop("joined")(inputs)
+    assert np.square(joined).mean() == pytest.approx(1.0, rel=1e-5)
+    columns = [np.asarray(one(inputs)).reshape(len(inputs), -1).shape[1] for one in maps.values()]
+    blocks = np.split(joined, np.cumsum(columns)[:-1], axis=1)
+    norms = [float(np.square(block).sum(axis=1).mean()) for block in blocks]
+    assert norms == pytest.approx([norms[0]] * len(maps), rel=1e-4)
+
+
 @pytest.mark.slow
 def test_a_table_is_searched_from_its_list() -> None:
     """What the pages show: the list, the maps, one call for a training."""

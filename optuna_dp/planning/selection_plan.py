@@ -1,4 +1,4 @@
-"""The planner: what a search would cost under many laws of T, before any data are touched.
+"""Tables of private selections: what each would cost, before any data are touched.
 
 One row is one law of T and one way to learn: not at all, or within density bounds (c, C). Its
 figures:
@@ -18,13 +18,13 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from dp_accounting import dp_event
 from dp_accounting.rdp import rdp_privacy_accountant
 
-from optuna_dp import parts, validation
+from optuna_dp import by_name, validation
 from optuna_dp.accounting import events, supported_events
 from optuna_dp.accounting.event_json import event_to_json
 from optuna_dp.accounting.guarantee import Guarantee
@@ -32,7 +32,7 @@ from optuna_dp.accounting.rdp_curves import rdp_to_epsilon
 from optuna_dp.accounting.run_profile import pair_of
 from optuna_dp.errors import InvalidArgumentError
 from optuna_dp.json_records import plain
-from optuna_dp.planning.calibration import Calibration, calibrate
+from optuna_dp.planning.calibration import calibrate
 from optuna_dp.private_selection.guarantee import selection_guarantee
 from optuna_dp.private_selection.trial_counts.base import TrialCount
 from optuna_dp.private_selection.trial_counts.binomial import Binomial
@@ -56,8 +56,15 @@ BEST = 0.05
 TOLERANCE = 0.02
 
 FIGURES = (
-    *("noise_multiplier", "epsilon", "attack", "naive", "rdp"),
-    *("few", "hit", "price", "note"),
+    "noise_multiplier",
+    "epsilon",
+    "attack",
+    "naive",
+    "rdp",
+    "few",
+    "hit",
+    "price",
+    "note",
 )
 
 
@@ -91,6 +98,17 @@ def law_of(name: str, mean: float) -> TrialCount:
         "it must be geometric, logarithmic, poisson, negative-binomial:SHAPE or binomial:N",
         "For example negative-binomial:-0.5.",
     )
+
+
+class _Solution(NamedTuple):
+    """The guarantee of a row, and the noise at which it holds if that was solved for.
+
+    If no noise reaches the target, ``guarantee`` is None and ``note`` says what could be reached.
+    """
+
+    guarantee: Guarantee | None
+    noise_multiplier: float | None = None
+    note: str = ""
 
 
 class PlanRow:
@@ -137,18 +155,17 @@ class PlanRow:
         c, big_c = self.density_bounds
         return f"{self.law}, adaptive within [{c:g}, {big_c:g}]"
 
-    # -- what it costs ---------------------------------------------------------------------------
+    # What it costs.
 
-    @cached_property
+    @property
     def noise_multiplier(self) -> float | None:
         """The noise of a run, if the plan was asked to solve for it."""
-        solution = self._solved
-        return solution.value if isinstance(solution, Calibration) else None
+        return self._solution.noise_multiplier
 
     @property
     def note(self) -> str:
         """Why the row is out of reach; empty if it is not."""
-        return self._solved if isinstance(self._solved, str) else ""
+        return self._solution.note
 
     @cached_property
     def epsilon(self) -> float:
@@ -162,8 +179,7 @@ class PlanRow:
         if self._guarantee is None:
             return None
         plan = self._plan
-        event = self._guarantee.event
-        return parts.attack(event, plan.neighboring_relation, plan.delta)
+        return by_name.attack(self._guarantee.event, plan.neighboring_relation, plan.delta)
 
     @cached_property
     def naive(self) -> float | None:
@@ -196,7 +212,7 @@ class PlanRow:
         without = self._guarantee_of(self._guarantee.event.run, _PLAIN)
         return self.epsilon - without.epsilon(self._plan.delta)
 
-    # -- what it finds ---------------------------------------------------------------------------
+    # What it finds.
 
     @cached_property
     def few(self) -> float:
@@ -210,7 +226,7 @@ class PlanRow:
         worst, best = map(self.trials.hit_probability, shares)
         return worst, best
 
-    # -- the work --------------------------------------------------------------------------------
+    # The work.
 
     def _guarantee_of(self, run: Any, density_bounds: Bounds) -> Guarantee:
         return selection_guarantee(
@@ -222,18 +238,15 @@ class PlanRow:
 
     @property
     def _guarantee(self) -> Guarantee | None:
-        if isinstance(self._solved, str):
-            return None
-        return self._solved if isinstance(self._solved, Guarantee) else self._solved.guarantee
+        return self._solution.guarantee
 
     @cached_property
-    def _solved(self) -> Guarantee | Calibration | str:
-        """The guarantee as planned, or of the noise that was found, or why there is none."""
+    def _solution(self) -> _Solution:
         plan = self._plan
         if plan.target_epsilon is None:
-            return self._guarantee_of(plan.run, self.density_bounds)
+            return _Solution(self._guarantee_of(plan.run, self.density_bounds))
         try:
-            return calibrate(
+            calibration = calibrate(
                 target_epsilon=plan.target_epsilon,
                 delta=plan.delta,
                 run=plan.run,
@@ -245,7 +258,8 @@ class PlanRow:
         except InvalidArgumentError as error:
             if error.argument != "target_epsilon":
                 raise
-            return f"out of reach: {error.allowed}"
+            return _Solution(None, note=f"out of reach: {error.allowed}")
+        return _Solution(calibration.guarantee, calibration.value)
 
 
 @dataclass(frozen=True)
@@ -373,15 +387,15 @@ def selection_plan(
     if not searches:
         empty = "laws" if means else "means"
         raise InvalidArgumentError(empty, (), "nothing would be planned", "Give at least one.")
-    plan = SelectionPlan(
+    for law, mean, _ in searches:
+        law_of(law, mean)  # Refuses unknown names, and means that a law does not take.
+    return SelectionPlan(
         run=run,
         delta=float(delta),
         neighboring_relation=neighboring_relation,
         target_epsilon=target_epsilon,
         searches=tuple(searches),
     )
-    assert plan.rows  # Laws that do not exist are refused here.
-    return plan
 
 
 def _several(name: str, value: Any) -> tuple[Any, ...]:

@@ -9,7 +9,7 @@ import pytest
 from support import recorded, simulated
 
 import optuna_dp as odp
-from optuna_dp.planning.pilot_worth import noise_of_twice, pilot_worth
+from optuna_dp.planning.guidance import noise_of_twice, pilot_worth
 
 PUBLIC: dict[str, Any] = {"epsilon": 3.0, "records": 1355, "batch_size": 64, "epochs": 10}
 

@@ -11,8 +11,8 @@ import pytest
 
 import optuna_dp as odp
 from optuna_dp.errors import InvalidArgumentError, UnsupportedEventError
-from optuna_dp.selection_planner import selection_plan
-from optuna_dp.selection_planner.selection_plan import PlanRow, SelectionPlan, law_of
+from optuna_dp.planning import selection_plan
+from optuna_dp.planning.selection_plan import PlanRow, SelectionPlan, law_of
 
 DELTA = 1e-5
 RUN = odp.gaussian(4.0)

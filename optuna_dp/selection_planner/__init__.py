@@ -1,1 +1,0 @@
-"""The price of private selections, for a range of laws and means, beside what attacks attain."""
