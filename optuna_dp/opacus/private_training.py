@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 from optuna_dp import validation
 from optuna_dp.errors import InvalidArgumentError, MissingExtraError
+from optuna_dp.protocol.entries import TRAININGS
 from optuna_dp.training.fidelity import Fidelity, SgdRun
 from optuna_dp.training.independence import refuse_trained, remember
 from optuna_dp.training.learner import checked_clipping_norm
 from optuna_dp.training.run_endings import check_at_end
-from optuna_dp.training.trial_notes import BY_OPACUS, TRAINING, claim
+from optuna_dp.training.trial_notes import BY_OPACUS, claim
 
 if TYPE_CHECKING:
     import torch
@@ -89,17 +90,18 @@ def make_private(
         * What was spent is read from Opacus' accountant when the trial ends. The run is refused if
           no step was taken. However the loop was left, ``break`` included, what it had spent is
           recorded.
-        * The gradient of a record does not depend on its companions, as far as one test shows. The
-          first two batches share some records, and are computed at the same weights. The gradients
-          of these records have to be equal, or no step is taken. The two noisy steps follow after
-          the second batch. Dropout layers are switched off in these two batches.
+        * The gradient of a record does not depend on the other records of its batch, as far as one
+          test shows. The first two batches share some records, and are computed at the same
+          weights. The gradients of these records have to be equal, or no step is taken. The two
+          noisy steps follow after the second batch. Dropout layers are switched off in these two
+          batches.
 
     What the test cannot see: a dependence that those two batches do not show. They can be alike by
     chance. Class weights in a mean loss passed in at most 2 of 100 trainings, of 200 at each of
     several batch sizes. Where one record of a batch decides, as its largest loss or a quantile, a
     fifth of the trainings and more passed. Each run of a study is tested. A dependence that
     begins later in the training is not found. Where random numbers are drawn by functional
-    dropout, by the ``collate_fn`` or by the loop, a dependence on the number of companions is not
+    dropout, by the ``collate_fn`` or by the loop, a dependence on the number of records is not
     found.
 
     What nothing here sees: what the module keeps of the records besides its weights, what the
@@ -162,7 +164,7 @@ def make_private(
         raise MissingExtraError("opacus", "opacus") from error
     # An extra: these need torch and Opacus.
     from optuna_dp.opacus.batches import Batches
-    from optuna_dp.opacus.companions import SHOWN_RECORDS
+    from optuna_dp.opacus.mixing_check import SHOWN_RECORDS
     from optuna_dp.opacus.noisy_optimizer import NoisyOptimizer
     from optuna_dp.opacus.record_source import record_source
     from optuna_dp.opacus.set_up import hooked, trained_weights
@@ -176,7 +178,7 @@ def make_private(
     pieces = _batches_of_a_step(numbers, physical_batch_size)
     private = hooked(module)
     try:
-        training_claim = claim(trial, TRAINING, by=BY_OPACUS)
+        training_claim = claim(trial, TRAININGS, by=BY_OPACUS)
     except BaseException:
         private.to_standard_module()
         raise
@@ -213,7 +215,7 @@ def _batches_of_a_step(run: SgdRun, physical_batch_size: int | None) -> int:
     # Start-up time: scipy.stats is slow to load.
     from scipy.stats import binom
 
-    # The companion check needs two batches.
+    # The check for mixing needs two batches.
     fewest = 2 if run.steps == 1 else 1
     if physical_batch_size is None:
         return fewest

@@ -11,7 +11,7 @@ from opacus.optimizers import DPOptimizer
 from opacus.validators import ModuleValidator
 from torch.nn.modules.batchnorm import _NormBase
 
-from optuna_dp.errors import InvalidArgumentError
+from optuna_dp.errors import Described, InvalidArgumentError
 
 
 def trained_weights(module: Any, optimizer: Any) -> list[torch.nn.Parameter]:
@@ -34,21 +34,21 @@ def trained_weights(module: Any, optimizer: Any) -> list[torch.nn.Parameter]:
     ):
         raise InvalidArgumentError(
             "optimizer",
-            type(optimizer).__name__,
+            optimizer,
             "it must hold parameters of the module only",
             "Make it of module.parameters(). If the module was replaced (ModuleValidator.fix, a "
             "copy), make the optimizer after that.",
         )
     if not held:
         raise InvalidArgumentError(
-            "optimizer", type(optimizer).__name__, "it must hold a parameter that can be trained"
+            "optimizer", optimizer, "it must hold a parameter that can be trained"
         )
     in_optimizer = {id(parameter) for parameter in held}
     for name, parameter in module.named_parameters():
         if parameter.requires_grad and id(parameter) not in in_optimizer:
             raise InvalidArgumentError(
                 "optimizer",
-                type(optimizer).__name__,
+                optimizer,
                 f"it does not hold the module's parameter {name!r}, which requires a gradient; "
                 "whatever else trains it would add no noise",
                 "Give the optimizer all of module.parameters(), or freeze the parameter: "
@@ -66,7 +66,7 @@ def hooked(module: torch.nn.Module) -> Any:
     except (NotImplementedError, ValueError) as error:
         raise InvalidArgumentError(
             "module",
-            type(module).__name__,
+            module,
             f"Opacus cannot compute the gradient of each record ({error})",
             "Use odp.train, which computes them without hooks, or replace the layer.",
         ) from error
@@ -78,27 +78,25 @@ def _check_kinds(module: Any, optimizer: Any) -> None:
     ):
         raise InvalidArgumentError(
             "module",
-            type(module).__name__,
+            module,
             "Opacus' hooks are in it already, by another run or by an engine of its own",
             "Make the module inside the objective and give it as it is, without a PrivacyEngine.",
         )
     if not isinstance(module, torch.nn.Module):
-        raise InvalidArgumentError("module", type(module).__name__, "it must be a torch.nn.Module")
+        raise InvalidArgumentError("module", module, "it must be a torch.nn.Module")
     if isinstance(optimizer, DPOptimizer):
         raise InvalidArgumentError(
             "optimizer",
-            type(optimizer).__name__,
+            optimizer,
             "it is Opacus' own already",
             "Give the optimizer of torch, made inside the objective, without a PrivacyEngine.",
         )
     if not isinstance(optimizer, torch.optim.Optimizer):
-        raise InvalidArgumentError(
-            "optimizer", type(optimizer).__name__, "it must be a torch.optim.Optimizer"
-        )
+        raise InvalidArgumentError("optimizer", optimizer, "it must be a torch.optim.Optimizer")
     if isinstance(optimizer, torch.optim.LBFGS | torch.optim.SparseAdam):
         raise InvalidArgumentError(
             "optimizer",
-            type(optimizer).__name__,
+            optimizer,
             "it must take one gradient a step, and not a sparse one: LBFGS asks for several",
             "Use SGD, Adam, AdamW or another optimizer of torch.",
         )
@@ -106,7 +104,7 @@ def _check_kinds(module: Any, optimizer: Any) -> None:
     if processes.is_available() and processes.is_initialized() and processes.get_world_size() > 1:
         raise InvalidArgumentError(
             "module",
-            type(module).__name__,
+            module,
             "trainings in several processes at once are not supported",
             "Train each trial in one process. Trials can run side by side.",
         )
@@ -116,32 +114,34 @@ def _check_layers(module: torch.nn.Module) -> None:
     if not module.training:
         raise InvalidArgumentError(
             "module",
-            type(module).__name__,
+            module,
             "it must be in train mode, or Opacus' hooks record nothing",
             "Call module.train(). Frozen layers with running statistics go to eval() afterwards.",
         )
     for name, part in module.named_modules():
         if (problem := mixing_problem(part)) is not None:
-            raise InvalidArgumentError("module", f"{type(part).__name__} {name!r}", *problem)
+            raise InvalidArgumentError(
+                "module", Described(f"{type(part).__name__} {name!r}"), *problem
+            )
         own_weights = list(part.parameters(recurse=False))
         if any(isinstance(p, torch.nn.UninitializedParameter) for p in own_weights):
             raise InvalidArgumentError(
                 "module",
-                f"{type(part).__name__} {name!r}",
+                Described(f"{type(part).__name__} {name!r}"),
                 "its weights do not exist yet",
                 "Call the module once on made-up input before the optimizer is made.",
             )
         if isinstance(part, torch.nn.EmbeddingBag) and any(p.requires_grad for p in own_weights):
             raise InvalidArgumentError(
                 "module",
-                f"EmbeddingBag {name!r}",
+                Described(f"EmbeddingBag {name!r}"),
                 "Opacus has no gradients of single records for every way to call it",
                 "Use torch.nn.Embedding and a mean over the words: embedding(words).mean(1).",
             )
     if errors := ModuleValidator.validate(module, strict=False):
         raise InvalidArgumentError(
             "module",
-            type(module).__name__,
+            module,
             f"Opacus cannot train it ({errors[0]})",
             "Replace the layer, before the optimizer is made: "
             "module = opacus.validators.ModuleValidator.fix(module). Or use odp.train.",

@@ -2,27 +2,27 @@
 
 from __future__ import annotations
 
-import os
 import secrets
 from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 from opacus.accountants import RDPAccountant
 
 from optuna_dp.errors import PlanError
-from optuna_dp.opacus.companions import SHOWN_RECORDS, CompanionCheck
+from optuna_dp.opacus.mixing_check import SHOWN_RECORDS, MixingCheck
 from optuna_dp.opacus.noisy_optimizer import NoisyOptimizer
 from optuna_dp.opacus.record_source import RecordSource
 from optuna_dp.opacus.set_up import mixing_problem
+from optuna_dp.protocol.entries import SPENT
 from optuna_dp.training.exact_step import ExactStep
 from optuna_dp.training.fidelity import SgdRun
 from optuna_dp.training.sampling import poisson_sample
 from optuna_dp.training.spending import spent_event
-from optuna_dp.training.trial_notes import SPENT, Claim, note
+from optuna_dp.training.trial_notes import Claim, note
 
 if TYPE_CHECKING:
     from optuna.trial import Trial
@@ -42,7 +42,7 @@ class Delivery:
     Attributes:
         batch: The batch.
         size: How many records are in it.
-        counted: Which of them were drawn. The others are company, and their gradients are dropped.
+        counted: Which of them were drawn. The gradients of the others are dropped.
         number: Its place among all batches of the run, from 0.
         is_stepped: Whether its step was taken.
     """
@@ -64,7 +64,7 @@ class WatchedTraining:
         weights: The parameters that are trained; Opacus gives them attributes.
         source: The records.
         pieces: In how many batches the records of one step are delivered.
-        most_shown: Largest number of records that the companion check may add to a batch.
+        most_shown: Largest number of records that the check for mixing may add to a batch.
 
     Attributes:
         trial: The trial.
@@ -84,24 +84,22 @@ class WatchedTraining:
     ) -> None:
         self.trial: Trial = claim.trial
         self.accountant = RDPAccountant()
-        self._process = os.getpid()
         self.batches = run.steps * pieces
         self._run, self._claim, self._rate = run, claim, run.sample_rate
         self._module, self._weights, self._pieces = module, weights, pieces
         self._source = source
         self._generator = np.random.default_rng(secrets.randbits(256))
         self._draws = self._all_draws()
-        self._check = CompanionCheck(
+        self._check = MixingCheck(
             source, (next(self._draws), next(self._draws)), self._generator, module, most_shown
         )
         self._loaded: Iterator[Any] | None = None
         self._loading: deque[int] = deque()
         self._current: Delivery | None = None
-        self._sums: list[torch.Tensor] | None = None
-        self._exact_step: ExactStep | None = None  # of the sums
+        self._exact_step: ExactStep | None = None  # of the sum that is under way
+        self._sums: list[torch.Tensor] = []
+        self._waiting: deque[tuple[ExactStep, list[torch.Tensor]]] = deque()  # whole sums
         self._steps = 0
-        self._problem: str | None = None
-        self._is_over = False
 
     # What the loop gets.
 
@@ -112,7 +110,6 @@ class WatchedTraining:
             is_new_pass: Whether the loop has just begun to go through the batches. It gets a batch
                 again then that it has not stepped on, so that a look at a batch costs nothing.
         """
-        self._check_process()
         if self._current is not None and not self._current.is_stepped:
             if not is_new_pass:
                 raise PlanError(
@@ -125,7 +122,6 @@ class WatchedTraining:
             self._current = self._next_delivery()
         if self._current.number < _CLOSELY_WATCHED:
             self._check.begin(self._current.number)
-        self._check_weights_held()
         for parameter in self._weights:
             parameter.grad_sample = None  # such as a generator's pass through a discriminator
         return self._current.batch
@@ -172,14 +168,6 @@ class WatchedTraining:
         Raises:
             PlanError: If there is none, or the training is not what the plan charges for.
         """
-        self._check_process()
-        if self._is_over:
-            raise PlanError(
-                f"Trial {self.trial.number} has ended, and so has its training. Take all steps "
-                "inside the objective."
-            )
-        if self._problem is not None:
-            raise PlanError(self._problem)
         delivery = self._current
         if delivery is None or delivery.is_stepped:
             raise PlanError(
@@ -187,79 +175,61 @@ class WatchedTraining:
                 f"has taken {self._steps}. Step once for each batch."
             )
         self._check_gradients(optimizer, delivery)
-        gradients = [parameter.grad_sample for parameter in self._weights]
-        if delivery.number == 0:
-            self._check.end_of_first(gradients)
-        elif delivery.number == 1:
-            difference = self._check.largest_difference(gradients, optimizer.max_grad_norm)
-            if difference is not None:
-                self._refuse(_companions(difference, self._check.is_random))
         if delivery.number < _CLOSELY_WATCHED:
-            self._check_layers()
+            self._check_mixing(optimizer, delivery)
         delivery.is_stepped = True
         for parameter in self._weights:
             parameter.grad_sample = parameter.grad_sample[delivery.counted]
-        if self._pieces > 1:
-            self._add(optimizer)
-            if (delivery.number + 1) % self._pieces == 0:
-                self._noisy_step(optimizer)
-            return
-        if delivery.number == 0:
-            # The second batch is computed at the same weights. Both steps follow then: the second
-            # one has a gradient at the weights before the first, which costs no privacy.
-            self._add(optimizer)
-            return
-        exact_step = optimizer.exact_step()
-        sums = optimizer.clipped_sums(exact_step)
-        if delivery.number == 1:
-            self._noisy_step(optimizer)
-        self._sums, self._exact_step = sums, exact_step
-        self._noisy_step(optimizer)
-
-    def _add(self, optimizer: NoisyOptimizer) -> None:
-        """Adds the clipped gradients of a batch to those of the step that is under way."""
-        if self._exact_step is None or self._sums is None:
+        if self._exact_step is None:
             self._exact_step = optimizer.exact_step()
             self._sums = optimizer.clipped_sums(self._exact_step)
-            return
-        for total, part in zip(self._sums, optimizer.clipped_sums(self._exact_step), strict=True):
-            total += part
+        else:
+            sums = optimizer.clipped_sums(self._exact_step)
+            for total, part in zip(self._sums, sums, strict=True):
+                total += part
+        if (delivery.number + 1) % self._pieces == 0:
+            self._waiting.append((self._exact_step, self._sums))
+            self._exact_step = None
+        # The second batch is computed at the same weights as the first. Both steps follow then:
+        # the second one has a gradient at the weights before the first, which costs no privacy.
+        while self._waiting and delivery.number > 0:
+            self._noisy_step(optimizer, *self._waiting.popleft())
 
-    def _noisy_step(self, optimizer: NoisyOptimizer) -> None:
-        assert self._sums is not None
-        assert self._exact_step is not None
+    def _noisy_step(
+        self, optimizer: NoisyOptimizer, exact_step: ExactStep, sums: list[torch.Tensor]
+    ) -> None:
         # Recorded first: a step that fails half-way has spent all the same.
-        noise_multiplier = self._exact_step.noise_multiplier
+        noise_multiplier = exact_step.noise_multiplier
         self.accountant.step(noise_multiplier=noise_multiplier, sample_rate=self._rate)
         self._steps += 1
-        optimizer.noisy_step(self._sums, self._exact_step)
-        self._sums = self._exact_step = None
+        optimizer.noisy_step(sums, exact_step)
 
     # What is looked at.
 
-    def _check_process(self) -> None:
-        if os.getpid() != self._process:
-            raise PlanError(
-                "This process was forked while a training was under way. Noise is not to be drawn "
-                "twice, so only the process that began the training goes on."
-            )
-
-    def _refuse(self, problem: str) -> NoReturn:
-        """Ends the training for good: whoever catches the error gets it again."""
-        self._problem = problem
-        self._check.restore()
-        raise PlanError(problem)
+    def _check_mixing(self, optimizer: NoisyOptimizer, delivery: Delivery) -> None:
+        """Refuses the first two batches if a record's gradient depends on the others."""
+        # First, because it names the layer: a loop's train() undoes the eval() of a frozen one.
+        for name, part in self._module.named_modules():
+            if (problem := mixing_problem(part)) is not None:
+                raise PlanError(f"{type(part).__name__} {name!r} is in train mode. {problem[1]}")
+        gradients = [parameter.grad_sample for parameter in self._weights]
+        if delivery.number == 0:
+            self._check.end_of_first(gradients)
+            return
+        difference = self._check.largest_difference(gradients, optimizer.max_grad_norm)
+        if difference is not None:
+            raise PlanError(_mixing(difference, self._check.is_random))
 
     def _check_gradients(self, optimizer: NoisyOptimizer, delivery: Delivery) -> None:
         names = {id(parameter): name for name, parameter in self._module.named_parameters()}
         if {id(p) for p in optimizer.params} != {id(p) for p in self._weights}:
-            self._refuse(
+            raise PlanError(
                 "The optimizer does not hold the same parameters as at the beginning, or some "
                 "were frozen or unfrozen. Decide what is trained before make_private."
             )
         samples = [parameter.grad_sample for parameter in self._weights]
         if all(sample is None for sample in samples):
-            self._refuse(
+            raise PlanError(
                 "There are no gradients of single records. Call the module that make_private "
                 "returned, then backward() on its loss, then step(), with no zero_grad() between "
                 "backward() and step()."
@@ -267,53 +237,35 @@ class WatchedTraining:
         for parameter, sample in zip(self._weights, samples, strict=True):
             name = names.get(id(parameter), "a parameter")
             if sample is None:
-                self._refuse(
+                raise PlanError(
                     f"{name!r} has no gradient: its layer took no part in the loss, is in eval() "
                     "mode, or was called around. Freeze the parameter before make_private "
                     "(requires_grad_(False)), or leave the layer out."
                 )
             if isinstance(sample, list):
-                self._refuse(
+                raise PlanError(
                     f"{name!r} has gradients of {len(sample)} backward passes. Add the losses of "
                     "one batch, and call backward() once. Several batches cannot be added up in "
                     "one step: use make_private(..., physical_batch_size=...)."
                 )
             if len(sample) != delivery.size:
-                self._refuse(_first_axis(name, len(sample), delivery.size))
-
-    def _check_weights_held(self) -> None:
-        trainable = {id(p) for p in self._module.parameters() if p.requires_grad}
-        if trainable != {id(p) for p in self._weights}:
-            self._refuse(
-                "Parameters of the module were frozen, unfrozen or replaced after make_private. "
-                "Decide what is trained before make_private."
-            )
-
-    def _check_layers(self) -> None:
-        for name, part in self._module.named_modules():
-            if (problem := mixing_problem(part)) is not None:
-                self._refuse(f"{type(part).__name__} {name!r} is in train mode. {problem[1]}")
+                raise PlanError(_first_axis(name, len(sample), delivery.size))
 
     # What it shows when the trial ends.
 
     def settle(self) -> None:
-        """Records what was spent; raises if the training is not what the plan charges for."""
+        """Records what was spent; raises if no step with noise was taken."""
         # Start-up time: samplers hold plans; dp-accounting is slow.
         from optuna_dp.accounting.event_json import event_to_json
 
-        self._is_over = True
         self._check.restore()
         if not self._steps:
             raise PlanError(
-                self._problem
-                or "its training was set up by odp.opacus.make_private, and no step with noise "
+                "its training was set up by odp.opacus.make_private, and no step with noise "
                 "was taken. Step the optimizer that make_private returned, once for each batch "
                 "that it returned. The first step takes effect with the second."
             )
         note(self.trial, SPENT, event=event_to_json(spent_event(self.accountant)), final=True)
-        if self._problem is not None:
-            raise PlanError(self._problem)
-        self._check_weights_held()
         self._claim.finish(steps=self._steps)
 
     def reads(self, sources: Sequence[Any]) -> bool:
@@ -321,7 +273,7 @@ class WatchedTraining:
         return bool(sources) and all(source is self.accountant for source in sources)
 
 
-def _companions(difference: float, is_random: bool) -> str:
+def _mixing(difference: float, is_random: bool) -> str:
     share = "beyond measure" if np.isinf(difference) else f"by {difference:.2g} of its size"
     randomness = (
         "The loop draws random numbers, by the collate_fn, by itself or by a layer, and they may "
@@ -330,8 +282,8 @@ def _companions(difference: float, is_random: bool) -> str:
         else ""
     )
     return (
-        f"The gradient of a record changed {share} when its companions in the batch changed, at "
-        "the same weights. Clipping does not bound what one record moves then. Usual causes: "
+        f"The gradient of a record changed {share} when the other records of its batch changed, "
+        "at the same weights. Clipping does not bound what one record moves then. Usual causes: "
         "class weights or ignore_index in a mean loss, reduction='sum', a mean over all tokens of "
         "the batch, padding to the longest record of the batch, a contrastive loss, a layer that "
         "mixes records, a packed LSTM of Opacus, a collate_fn that sorts records, or a batch that "

@@ -25,8 +25,7 @@ import numpy.typing as npt
 import torch
 
 from optuna_dp.errors import Described, InvalidArgumentError
-from optuna_dp.training.generators import Draws
-from optuna_dp.training.learner import (
+from optuna_dp.training.chunks import (
     BLOCK,
     Chunk,
     chunks_of,
@@ -34,7 +33,9 @@ from optuna_dp.training.learner import (
     placed,
     usual_parts,
 )
+from optuna_dp.training.generators import Draws
 from optuna_dp.training.own_model import OwnModel, without_cached_casts
+from optuna_dp.training.record_arrays import leaves, mapped
 from optuna_dp.training.record_functions import (
     OfRecords,
     OwnTables,
@@ -45,7 +46,7 @@ from optuna_dp.training.record_functions import (
     running_statistics,
     translated,
 )
-from optuna_dp.training.records import Records, leaves, mapped
+from optuna_dp.training.records import Records
 
 Rows = list[torch.Tensor]
 Places = npt.NDArray[np.int64]
@@ -134,13 +135,13 @@ class EachRecord:
         if names != set(dict(self._scope.model.named_parameters())):
             raise InvalidArgumentError(
                 "model",
-                type(self._scope.model).__name__,
+                self._scope.model,
                 "it makes a layer while it is called, and the training would not know it",
                 "Make all layers in __init__, or call the model once on zeros of the right shape.",
             )
         self._is_testing = True
         self._refuse_memory()
-        if self.seconds is None and not self._finds_places():
+        if self.seconds is None and not self.finds_places():
             self._go_one_by_one("a record's result depends on the others, by rounding")
         self._is_testing = False
 
@@ -242,7 +243,7 @@ class EachRecord:
                 if not _equal(weight, weights[name]):
                     raise InvalidArgumentError(
                         "model",
-                        type(self._scope.model).__name__,
+                        self._scope.model,
                         f"it changes its weight {name!r} while it is called, and only the noisy "
                         "steps may change weights",
                         "Leave that out, as max_norm= of an embedding; the clipping bounds what a "
@@ -283,7 +284,7 @@ class EachRecord:
             "Use nothing but the record and PyTorch's own draws, as dropout does.",
         )
 
-    def _finds_places(self) -> bool:
+    def finds_places(self) -> bool:
         """Finds how many records must be computed together, and at which places.
 
         Returns whether a record's result then has the same bits beside all others.

@@ -122,10 +122,15 @@ class ExactStep:
                 # Zero times infinity is no number.
                 kept = is_usable[:, None]
                 gradients = [library.where(kept, part, 0.0) for part in gradients]
-            return [self._sum_of_rows(part, factors) for part in gradients]
+            return [self.sum_of_rows(part, factors) for part in gradients]
 
-    def _sum_of_rows(self, part: Array, factors: Array) -> Array:
-        """Returns the sum of the rows of a part, multiplied and rounded."""
+    def sum_of_rows(self, part: Array, factors: Array) -> Array:
+        """Returns the sum of the rows of a part, multiplied and rounded, in double precision.
+
+        Args:
+            part: One row for each record, shape (records, numbers).
+            factors: What each row is multiplied by, shape (records,).
+        """
         library = _library_of(part)
         count, numbers = part.shape
         columns = _COLUMNS if _is_on_processor(part) else _COLUMNS_OF_DEVICES
@@ -156,7 +161,7 @@ class ExactStep:
         is_numpy = isinstance(like, np.ndarray)
         rows = values.astype(like.dtype) if is_numpy else like.new_tensor(values)
         with _without_autocast(rows):
-            total = self._sum_of_rows(rows, rows[:, 0] * 0 + 1)
+            total = self.sum_of_rows(rows, rows[:, 0] * 0 + 1)
         return bool(np.array_equal(np.asarray(total.tolist()), values.sum(0)))
 
     def with_noise(self, totals: list[Array]) -> list[Array]:
@@ -200,15 +205,20 @@ def rounded_gaussians(count: int, deviation: float, library: Any = np) -> Array:
         deviation: Their standard deviation before they are rounded.
         library: numpy or torch, whose functions compute them.
     """
-    pieces = [_gaussians(0, library)]
+    pieces = [gaussians(0, library)]
     for start in range(0, count, _GAUSSIANS_AT_A_TIME):
         size = min(_GAUSSIANS_AT_A_TIME, count - start)
-        pieces.append(library.round(deviation * _gaussians(size, library)))
+        pieces.append(library.round(deviation * gaussians(size, library)))
     return library.concatenate(pieces)
 
 
-def _gaussians(count: int, library: Any) -> Array:
-    """Returns independent standard Gaussians by Box and Muller's method, shape (count,)."""
+def gaussians(count: int, library: Any) -> Array:
+    """Returns independent standard Gaussians by Box and Muller's method, shape (count,).
+
+    Args:
+        count: How many.
+        library: numpy or torch, whose functions compute them.
+    """
     half = (count + 1) // 2
     keys = _keys(2 * half)
     radius_keys, angle_keys = keys[:half].astype(np.float64), keys[half:].astype(np.float64)

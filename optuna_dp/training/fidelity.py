@@ -15,22 +15,12 @@ from typing import TYPE_CHECKING, Any
 import numpy.typing as npt
 
 from optuna_dp.errors import Described, InvalidArgumentError, PlanError
+from optuna_dp.protocol.entries import ASKED, SCORES, SPENT, TRAININGS
 from optuna_dp.training.learning_rate import NOISE_PER_WEIGHT, Optimizer, learning_rate
 from optuna_dp.training.run_endings import AccountantReading, check_at_end, is_checked_at_end
 from optuna_dp.training.schedules import CONSTANT, Schedule
 from optuna_dp.training.spending import costs_no_more, took_fewer_steps
-from optuna_dp.training.trial_notes import (
-    ASKED,
-    BY_RUN_SCORE,
-    SCORE,
-    SPENT,
-    TRAINING,
-    claim,
-    claims,
-    note,
-    noted,
-    stored_trial,
-)
+from optuna_dp.training.trial_notes import BY_RUN_SCORE, claim, claims, note, noted, stored_trial
 
 if TYPE_CHECKING:
     from dp_accounting import dp_event
@@ -175,7 +165,7 @@ class Fidelity:
         if any(source is allowed for source in what for allowed in (self.training, self.event)):
             raise InvalidArgumentError(
                 "what",
-                "the event of the plan itself",
+                Described("the event of the plan itself"),
                 "that is what this run may spend, so to compare it shows nothing",
                 "Pass the training's accountant. If it has none, do not call run.spent, and say "
                 "at release why the plan was kept: release(study, vouched='...').",
@@ -183,7 +173,7 @@ class Fidelity:
         frozen_trial = stored_trial(trial)
         if is_checked_at_end(trial, what):
             return  # Of odp.opacus.make_private, which records it by itself, or handed in before.
-        if trainings := claims(frozen_trial, TRAINING):
+        if trainings := claims(frozen_trial, TRAININGS):
             by = next(iter(trainings.values())).get("by")
             raise PlanError(
                 f"Trial {trial.number} has trained by {by}, which records what it spent. "
@@ -256,7 +246,7 @@ class Fidelity:
             # These records are protected, too: the statement counts them.
             claim_fields["size"] = divisor
         # Before the score exists, so that none is computed twice.
-        score_claim = claim(trial, SCORE, by=BY_RUN_SCORE, **claim_fields)
+        score_claim = claim(trial, SCORES, by=BY_RUN_SCORE, **claim_fields)
         score = private_mean(
             values,
             lower=0.0,

@@ -25,23 +25,12 @@ from typing import Any
 import numpy as np
 import torch
 
-_turn = threading.RLock()
 _SEED_BITS = 512
 # PyTorch's generator of the processor keeps 32 bits of a seed: so its whole state is set. It is
 # 624 words of a Mersenne twister, 8 bytes each in the state, after 24 bytes of counters.
 _WORDS, _FIRST_WORD = 624, 24
 # Of a list or a mapping that a data set keeps: transforms, and not the records.
 _MOST_LOOKED_AT = 64
-
-
-def _renew_turn() -> None:
-    """Makes a new lock in a process that was forked: who held the old one is not in it."""
-    global _turn
-    _turn = threading.RLock()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_renew_turn)
 
 
 class Draws:
@@ -52,6 +41,14 @@ class Draws:
         seed: A number, to draw the same each time; None for draws that nobody knows.
     """
 
+    # The turn at computing.
+    _turn = threading.RLock()
+
+    @classmethod
+    def renew_turn(cls) -> None:
+        """Makes a new lock in a process that was forked: who held the old one is not in it."""
+        cls._turn = threading.RLock()
+
     def __init__(self, device: torch.device, seed: int | None = None) -> None:
         self._device, self._seed = device, seed
         self._of_step = 0
@@ -60,7 +57,7 @@ class Draws:
     def for_step(self) -> Iterator[None]:
         """Gives the generators new states inside, and their own ones back afterwards."""
         self._of_step = secrets.randbits(_SEED_BITS) if self._seed is None else self._seed
-        with _turn:
+        with Draws._turn:
             states = random.getstate(), np.random.get_state()
             torch_states = [(each, each.get_state()) for each in _generators(self._device)]
             try:
@@ -83,6 +80,10 @@ class Draws:
     def before_computing(self) -> None:
         """Makes Python's and numpy's draws those of the step; see :meth:`before_reading`."""
         _seed_shared(self._of_step)
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=Draws.renew_turn)
 
 
 def seed_kept_generators(holders: list[Any]) -> None:

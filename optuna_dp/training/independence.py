@@ -15,7 +15,6 @@ from typing import Any
 from optuna.study import Study
 
 from optuna_dp.errors import Described, InvalidArgumentError
-from optuna_dp.optuna_internals import storage_of, study_id_of
 from optuna_dp.protocol.records import read_plan
 
 _lock = threading.Lock()
@@ -62,5 +61,5 @@ def remember(study: Study, parts: Iterable[Any]) -> None:
 
 def _key(study: Study) -> str:
     """Returns the nonce of a study's plan, which no other study has."""
-    plan = read_plan(storage_of(study), study_id_of(study))
+    plan = read_plan(study)
     return "" if plan is None else plan.nonce

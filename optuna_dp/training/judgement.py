@@ -21,39 +21,17 @@ from typing import TYPE_CHECKING, Any
 
 from optuna.trial import FrozenTrial, TrialState
 
+from optuna_dp.protocol.entries import ASKED, SCORES, SPENT, SPOILED, TRAININGS
 from optuna_dp.protocol.records import output
 from optuna_dp.training.prepared import AS_GIVEN
 from optuna_dp.training.spending import costs_no_more, took_fewer_steps
-from optuna_dp.training.trial_notes import (
-    ASKED,
-    BY_ENGINE,
-    SCORE,
-    SPENT,
-    SPOILED,
-    TRAINING,
-    claims,
-    noted,
-)
+from optuna_dp.training.trial_notes import BY_ENGINE, claims, noted
 
 if TYPE_CHECKING:
     from optuna_dp.training.fidelity import Fidelity
 
 ENFORCED, COMPARED, NOT_CHECKED = "enforced", "compared", "not checked"
 WORDS = (ENFORCED, COMPARED, NOT_CHECKED)
-# What statements say of sampling, clipping, noise and steps, and of scores.
-TRAINING_WORDS = {
-    ENFORCED: "enforced: this package drew the batches, clipped each record's gradient, added the "
-    "noise and took the steps",
-    COMPARED: "compared: what the training's own accountant recorded is within the plan; how the "
-    "training used the data is the curator's word",
-    NOT_CHECKED: "not checked: the curator's word",
-}
-SCORE_WORDS = {
-    ENFORCED: "enforced: this package computed it record by record and added the noise",
-    COMPARED: "compared: this package added the noise to one value for each record; how the "
-    "values were computed is the curator's word",
-    NOT_CHECKED: "not checked: the curator's word",
-}
 
 
 @dataclass(frozen=True)
@@ -96,31 +74,6 @@ class RunJudgement:
         return self.excess or self.not_compared
 
 
-def step_row(spending: Mapping[str, Any]) -> dict[str, str]:
-    """Returns the statement's row on the arithmetic of the released run's training.
-
-    Args:
-        spending: What is known of runs, as releases have it.
-    """
-    step = spending.get("step")
-    if not isinstance(step, Mapping):
-        return {}
-    remark = (
-        ""
-        if step["reproducible"]
-        else ". The device computes other bits of a gradient each time, so that a gradient does "
-        "not depend on the other records could not be tested"
-    )
-    return {
-        "Sums and noise": "enforced: each gradient was clipped to the norm "
-        f"{step['clipping_norm']:g} and rounded to a grid of {step['units']:,} units in that "
-        "norm; gradients were added as whole numbers, without error; the noise is from "
-        f"{step['generator']}'s generator, rounded to the grid; {step['physical_batch']} "
-        "gradients at most were computed at a time. The numbers are those of the released run"
-        f"{remark}"
-    }
-
-
 def judge(
     trial: FrozenTrial, run: Fidelity, output_attributes: tuple[str, ...] = ()
 ) -> RunJudgement:
@@ -131,7 +84,7 @@ def judge(
         run: What it was granted.
         output_attributes: User attributes that are part of what the plan charges for.
     """
-    spending, trainings = noted(trial, SPENT), claims(trial, TRAINING)
+    spending, trainings = noted(trial, SPENT), claims(trial, TRAININGS)
     training = _training_word(spending, trainings)
     score_claim = _own_score(trial)
     vouched = () if score_claim is None else (score_claim.get("vouched"),)
@@ -190,7 +143,7 @@ def _training_word(
 
 def _own_score(trial: FrozenTrial) -> Mapping[str, Any] | None:
     """Returns the claim of the score that is the run's output; None if it is another number."""
-    for record in claims(trial, SCORE).values():
+    for record in claims(trial, SCORES).values():
         if output(trial) == (record.get("value"),):
             return record
     return None

@@ -17,11 +17,11 @@ import torch
 from torch.nn.modules.batchnorm import _NormBase
 
 from optuna_dp.arrays import FloatArray
-from optuna_dp.errors import InvalidArgumentError
+from optuna_dp.errors import Described, InvalidArgumentError
 from optuna_dp.training.learner import Rehearsable
 from optuna_dp.training.optimizers import OptimizerFactory, torch_optimizer
+from optuna_dp.training.record_arrays import leaves, mapped
 from optuna_dp.training.record_functions import REMEDY_FOR_STATISTICS
-from optuna_dp.training.records import leaves, mapped
 
 _WRAPPERS = ("opacus", "torch.nn.parallel", "torch.distributed")
 # Of a model's outputs, such as those at all tokens of all texts: enough to know their deviation.
@@ -91,7 +91,7 @@ class OwnModel(Rehearsable):
         except Exception as error:
             raise InvalidArgumentError(
                 "optimizer",
-                type(trial_optimizer).__name__,
+                trial_optimizer,
                 f"it failed at a step without a gradient: {type(error).__name__}: {error}",
             ) from error
         finally:
@@ -216,7 +216,7 @@ def _copied(model: torch.nn.Module, shared: Iterable[Any], *, is_moved: bool) ->
     except Exception as error:
         raise InvalidArgumentError(
             "model",
-            type(model).__name__,
+            model,
             f"it is trained in a copy, and it cannot be copied: {type(error).__name__}: {error}",
             "Take out of the model what copy.deepcopy cannot copy, such as an open file, a lock "
             "or a generator.",
@@ -245,7 +245,7 @@ def _check_model(model: torch.nn.Module) -> None:
     if type(model).__module__.startswith(_WRAPPERS):
         raise InvalidArgumentError(
             "model",
-            type(model).__name__,
+            model,
             "it must be the plain module: odp.train computes each record's gradient by itself",
             "Pass the module that was wrapped.",
         )
@@ -253,14 +253,14 @@ def _check_model(model: torch.nn.Module) -> None:
         if isinstance(part, torch.jit.ScriptModule):
             raise InvalidArgumentError(
                 "model",
-                type(model).__name__,
+                model,
                 f"its part {name!r} was scripted or traced, so it cannot be copied",
                 "Pass the module that was scripted or traced.",
             )
         if isinstance(part, _NormBase) and part.training and part.track_running_stats:
             raise InvalidArgumentError(
                 "model",
-                type(part).__name__,
+                part,
                 f"its part {name!r} keeps running statistics of the records without noise",
                 REMEDY_FOR_STATISTICS,
             )
@@ -280,39 +280,37 @@ def trained_parameters(model: torch.nn.Module) -> dict[str, torch.nn.Parameter]:
         if isinstance(parameter, torch.nn.parameter.UninitializedParameter):
             raise InvalidArgumentError(
                 "model",
-                f"one whose parameter {name!r} has no shape yet",
+                Described(f"one whose parameter {name!r} has no shape yet"),
                 "a lazy module must know its shapes before the training",
                 "Call the model once on zeros of a record's shape.",
             )
         if parameter.is_inference():
             raise InvalidArgumentError(
                 "model",
-                f"one whose parameter {name!r} was made under torch.inference_mode()",
+                Described(f"one whose parameter {name!r} was made under torch.inference_mode()"),
                 "such a parameter cannot be trained",
                 "Make the model outside of it.",
             )
         if any(n > 1 and not s for n, s in zip(parameter.shape, parameter.stride(), strict=True)):
             raise InvalidArgumentError(
                 "model",
-                f"one whose parameter {name!r} has several numbers in one place",
+                Described(f"one whose parameter {name!r} has several numbers in one place"),
                 "a step could not move them one by one, after expand() for example",
                 f"Give it memory of its own: {name}.data = {name}.data.clone().",
             )
         if not parameter.is_floating_point():
             raise InvalidArgumentError(
                 "model",
-                f"one whose parameter {name!r} is {parameter.dtype}",
+                Described(f"one whose parameter {name!r} is {parameter.dtype}"),
                 "trained parameters must be real floating-point numbers",
             )
     if not math.fsum(parameter.numel() for parameter in parameter_by_name.values()):
         raise InvalidArgumentError(
             "model",
-            type(model).__name__,
+            model,
             "none of its parameters requires a gradient, so there is nothing to train",
             "Call requires_grad_(True) on those that are to be trained.",
         )
     if len({parameter.device for parameter in parameter_by_name.values()}) > 1:
-        raise InvalidArgumentError(
-            "model", type(model).__name__, "its trained parameters must be on one device"
-        )
+        raise InvalidArgumentError("model", model, "its trained parameters must be on one device")
     return parameter_by_name

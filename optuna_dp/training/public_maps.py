@@ -1,4 +1,4 @@
-"""Public feature maps: from records as they are to the features that a model is trained on.
+"""Public feature maps: from a table or images to the features that a model is trained on.
 
 A map is made of public numbers alone and transforms every record by itself. So it costs nothing,
 and one record changes its own features only. Which map suits the data is what a short list of
@@ -9,149 +9,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
-from optuna_dp.errors import InvalidArgumentError
+from optuna_dp.errors import Described, InvalidArgumentError
 
-Features: TypeAlias = npt.NDArray[np.float32]
-# From inputs (n, ...) to features (n, columns).
+# From inputs (n, ...) to features (n, columns), or (n, ...), which are flattened.
 FeatureMap: TypeAlias = Callable[[Any], Any]
 
-# By how much the features of a record may differ when it is transformed alone: rounding.
-_ROUNDING = 1e-4
-
-
-@dataclass(frozen=True)
-class JoinedMaps:
-    """Feature maps side by side; see :func:`joined_maps`.
-
-    Calling it returns the features of inputs, shape (n, ``columns``), 32-bit floats.
-
-    Attributes:
-        maps: The maps, by name, in the order of their blocks.
-        factors: What each block is multiplied with, by name: public numbers.
-        columns: How many features there are.
-    """
-
-    maps: Mapping[str, FeatureMap]
-    factors: Mapping[str, float]
-    columns: int
-
-    def __call__(self, inputs: Any) -> Features:
-        """Returns the features of inputs, (n, columns)."""
-        blocks = [
-            features_of(name, feature_map, inputs) * np.float32(self.factors[name])
-            for name, feature_map in self.maps.items()
-        ]
-        return np.hstack(blocks)
-
-
-def joined_maps(maps: Mapping[str, FeatureMap], made_up_inputs: Any) -> JoinedMaps:
-    """Returns public feature maps side by side, as one map.
-
-    A model on all maps need not choose among them, so nothing is paid for the choice. All blocks
-    of features are scaled to the same norm on the made-up inputs (the root of the mean square over
-    rows), whatever their number of columns, so that no map drowns the others. It is the norm with
-    which the joined features have mean square 1, as learning rates expect.
-
-    Guarantees:
-        * No record is read: the factors come from the made-up inputs, once.
-        * The features of a record depend on that record only, if this is so of each map. A map
-          that treats the made-up inputs differently one by one, such as one that standardises by
-          the inputs' own mean, is refused.
-
-    Args:
-        maps: By name, functions from inputs (n, ...) to features (n, columns) or (n, ...), which
-            are flattened. At least one. They must be public, and transform each record by itself.
-        made_up_inputs: Inputs that look like the public description of the records, at least
-            two: :func:`optuna_dp.made_up_inputs`, :func:`optuna_dp.made_up_images`. **No private
-            records.**
-
-    Raises:
-        InvalidArgumentError: If an argument is not allowed, or a map is zero or not finite on all
-            made-up inputs, or does not transform each of them by itself.
-
-    Example:
-        >>> import numpy as np, optuna_dp as odp
-        >>> made_up = odp.made_up_inputs((0, 1), (0, 1), (-1.73, 1.73))
-        >>> joined = odp.joined_maps({"raw": lambda x: x, "squares": np.square}, made_up)
-        >>> joined(made_up[:5]).shape
-        (5, 6)
-    """
-    if not isinstance(maps, Mapping) or not maps:
-        raise InvalidArgumentError(
-            "maps", maps, "it must be a dictionary from names to functions of inputs"
-        )
-    if np.ndim(made_up_inputs) < 2 or len(made_up_inputs) < 2:
-        raise InvalidArgumentError(
-            "made_up_inputs",
-            f"of shape {np.shape(made_up_inputs)}",
-            "it must have shape (rows, ...), with two rows or more",
-            "For example odp.made_up_inputs(*[(0, 1)] * 10).",
-        )
-    norms, columns = {}, 0
-    for name, feature_map in maps.items():
-        if not callable(feature_map):
-            raise InvalidArgumentError(
-                f"maps[{name!r}]", feature_map, "it must be a function of inputs"
-            )
-        block = features_of(name, feature_map, made_up_inputs)
-        norm = math.sqrt(float(np.square(block, dtype=np.float64).sum(axis=1).mean()))
-        if not 0.0 < norm < math.inf:
-            raise InvalidArgumentError(
-                f"maps[{name!r}]",
-                feature_map,
-                "its features of the made-up inputs must be finite, and not all of them zero",
-            )
-        _check_records_alone(name, feature_map, made_up_inputs, block)
-        norms[name] = norm
-        columns += block.shape[1]
-    shared = math.sqrt(columns / len(norms))
-    return JoinedMaps(dict(maps), {name: shared / norms[name] for name in norms}, columns)
-
-
-def features_of(name: str, feature_map: FeatureMap, inputs: Any) -> Features:
-    """Returns a map's features of inputs, (n, columns)."""
-    features = np.asarray(feature_map(inputs), dtype=np.float32)
-    if features.ndim < 1 or len(features) != len(inputs):
-        raise InvalidArgumentError(
-            f"maps[{name!r}]",
-            feature_map,
-            f"it must return one row for each of the {len(inputs)} inputs, and returned shape "
-            f"{features.shape}",
-        )
-    return features.reshape(len(features), -1)
-
-
-def _check_records_alone(
-    name: str, feature_map: FeatureMap, inputs: Any, features: Features
-) -> None:
-    """Refuses a map whose features of an input depend on the inputs beside it."""
-    half_length = len(inputs) // 2
-    for rows in (slice(0, half_length), slice(0, 1)):
-        own_features = features_of(name, feature_map, inputs[rows])
-        has_equal_width = own_features.shape[1] == features.shape[1]
-        scale = float(np.abs(features).max(initial=0.0)) * _ROUNDING
-        if not has_equal_width or not np.allclose(
-            own_features, features[rows], rtol=0.0, atol=scale, equal_nan=True
-        ):
-            raise InvalidArgumentError(
-                f"maps[{name!r}]",
-                feature_map,
-                "it must transform each input by itself, and its features change with the inputs "
-                "beside them",
-                "Use public numbers, such as a range, in place of the inputs' own mean or spread.",
-            )
-
-
-# -- maps to begin with ---------------------------------------------------------------------------
-
 _COSINES = 128
-JOINED = "joined"
 
 
 def public_maps(made_up_inputs: Any) -> dict[str, FeatureMap]:
@@ -167,17 +35,20 @@ def public_maps(made_up_inputs: Any) -> dict[str, FeatureMap]:
     ``pooled``     of images: means over two by two pixels
     ``gradients``  of images: differences to the neighbouring pixel, down and across
     ``cosines``    128 cosines of random directions (Rahimi and Recht, 2007), the same each time
-    ``joined``     all of these side by side: :func:`joined_maps`
+    ``joined``     all of these side by side, each scaled to the same norm on the made-up inputs
     =============  ================================================================================
 
-    Candidates of :func:`optuna_dp.short_list` name them.
+    Candidates of :func:`optuna_dp.short_list` name them. A model on ``joined`` need not choose
+    among the others, so nothing is paid for the choice.
 
     Guarantees:
         No record is read, and every record is transformed by itself.
 
     Args:
-        made_up_inputs: As for :func:`joined_maps`: a table (rows, columns), or images (rows,
-            channels, height, width), two pixels or more high and wide.
+        made_up_inputs: Inputs that look like the public description of the records:
+            :func:`optuna_dp.made_up_inputs`, :func:`optuna_dp.made_up_images`. A table (rows,
+            columns), or images (rows, channels, height, width), two pixels or more high and wide;
+            at least two of them. **No private records.**
 
     Raises:
         InvalidArgumentError: If the inputs are neither.
@@ -194,7 +65,7 @@ def public_maps(made_up_inputs: Any) -> dict[str, FeatureMap]:
     if len(inputs) < 2 or not (image or inputs.ndim == 2):
         raise InvalidArgumentError(
             "made_up_inputs",
-            f"of shape {inputs.shape}",
+            Described(f"of shape {inputs.shape}"),
             "it must be a table, (rows, columns), or images, (rows, channels, height, width)",
         )
     rows = inputs.reshape(len(inputs), -1)
@@ -234,4 +105,36 @@ def public_maps(made_up_inputs: Any) -> dict[str, FeatureMap]:
         else {"squares": squares, "signs": lambda x: np.sign(raw(x)), "bins": bins}
     )
     maps: dict[str, FeatureMap] = {"raw": raw, **maps_of_kind, "cosines": cosines}
-    return maps | {JOINED: joined_maps(maps, made_up_inputs)}
+    return maps | {"joined": side_by_side(maps, made_up_inputs)}
+
+
+def side_by_side(maps: Mapping[str, FeatureMap], made_up_inputs: Any) -> FeatureMap:
+    """Returns public feature maps as one, whose features are theirs side by side.
+
+    The features of each map are scaled to the same norm on the made-up inputs (the root of the
+    mean square over rows), whatever their number of columns, so that no map drowns the others. It
+    is the norm with which all features have mean square 1, as learning rates expect.
+
+    Args:
+        maps: Public maps that transform each record by itself, and are not zero.
+        made_up_inputs: As for :func:`public_maps`.
+    """
+    blocks = [_flat(feature_map(made_up_inputs)) for feature_map in maps.values()]
+    norms = [math.sqrt(np.square(block, dtype=np.float64).sum(axis=1).mean()) for block in blocks]
+    shared_norm = math.sqrt(sum(block.shape[1] for block in blocks) / len(blocks))
+    factors = [np.float32(shared_norm / norm) for norm in norms]
+
+    def joined(inputs: Any) -> npt.NDArray[np.float32]:
+        return np.hstack(
+            [
+                _flat(feature_map(inputs)) * factor
+                for feature_map, factor in zip(maps.values(), factors, strict=True)
+            ]
+        )
+
+    return joined
+
+
+def _flat(features: Any) -> npt.NDArray[np.float32]:
+    values = np.asarray(features, dtype=np.float32)
+    return values.reshape(len(values), -1)

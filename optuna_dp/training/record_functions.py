@@ -1,7 +1,7 @@
 """Functions of one record: losses and scores as the user gives them, made to see one record only.
 
 ``torch.func.vmap`` computes such a function for many records at once. Inside of it a tensor holds
-one record, whatever the batch is: no companion exists in its scope. What vmap cannot take is
+one record, whatever the batch is: no other record exists in its scope. What vmap cannot take is
 computed for one record after another (:func:`of_one`): recurrent layers other than LSTM,
 models that look at numbers in Python, sparse gradients, gradient checkpointing.
 
@@ -11,7 +11,6 @@ into them outlives the call.
 
 from __future__ import annotations
 
-import threading
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -23,7 +22,7 @@ from torch.overrides import TorchFunctionMode
 
 from optuna_dp.errors import Described, InvalidArgumentError
 from optuna_dp.training.generators import Draws
-from optuna_dp.training.records import mapped
+from optuna_dp.training.record_arrays import mapped
 
 # From a model and the parts of one record to one number.
 RecordFunction = Callable[..., torch.Tensor]
@@ -192,20 +191,13 @@ class Scope(torch.nn.Module):
             if buffer is not buffers.get(name):
                 raise running_statistics(self.model, name)
         if not isinstance(number, torch.Tensor) or number.numel() != 1:
-            description = (
-                f"shape {tuple(number.shape)}"
-                if isinstance(number, torch.Tensor)
-                else type(number).__name__
-            )
+            # Its type or shape: the number itself is made of a record.
+            what = tuple(number.shape) if isinstance(number, torch.Tensor) else type(number)
             raise InvalidArgumentError(
                 self.argument,
-                description,
+                Described(f"of shape {what}" if isinstance(what, tuple) else what.__name__),
                 "a loss or a score of one record must be a tensor with one number",
                 "Take the mean or the sum over the record's own parts.",
-            )
-        if number.is_complex():
-            raise InvalidArgumentError(
-                self.argument, "a complex number", "a loss or a score must be a real number"
             )
         return number.reshape(())
 
@@ -241,7 +233,7 @@ def at_once(scope: Scope, *, gradients: bool, draws: str = "different") -> OfRec
 
     def of_records(weights: Tensors, buffers: Tensors, *records: Any) -> Any:
         axes = (None, None, *(0 for _ in records))
-        with _fast_path.off(), warnings.catch_warnings():
+        with _without_fast_path(), warnings.catch_warnings():
             # PyTorch's own advice for its developers, where it takes records one after another.
             warnings.filterwarnings("ignore", "There is a performance drop")
             return torch.func.vmap(function, in_dims=axes, randomness=draws)(
@@ -304,7 +296,7 @@ def _is_of_each_record(tensor: torch.Tensor) -> bool:
 
 def _as_float(number: torch.Tensor) -> torch.Tensor:
     """Returns a truth value or a whole number as a float, which derivatives need."""
-    return number if number.is_floating_point() or number.is_complex() else number.double()
+    return number if number.is_floating_point() else number.double()
 
 
 def _with_batch_axis(tensor: torch.Tensor) -> torch.Tensor:
@@ -329,41 +321,26 @@ def _in_shape_of(targets: Any, output: Any) -> Any:
     return output.reshape(targets.shape)
 
 
-class _FastPath:
-    """PyTorch's fast path of transformers in evaluation mode, which vmap cannot take.
+@contextmanager
+def _without_fast_path() -> Iterator[None]:
+    """Switches PyTorch's fast path of transformers in evaluation mode off: vmap cannot take it.
 
-    It is off as long as any thread computes, because PyTorch has one switch for all of them.
+    PyTorch has one switch for all threads. Trainings take turns at computing (:class:`Draws`), so
+    none of them finds it on.
     """
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._users, self._was_on = 0, True
-
-    @contextmanager
-    def off(self) -> Iterator[None]:
-        """Switches it off inside."""
-        with self._lock:
-            if not self._users:
-                self._was_on = torch.backends.mha.get_fastpath_enabled()
-                torch.backends.mha.set_fastpath_enabled(False)
-            self._users += 1
-        try:
-            yield
-        finally:
-            with self._lock:
-                self._users -= 1
-                if not self._users:
-                    torch.backends.mha.set_fastpath_enabled(self._was_on)
-
-
-_fast_path = _FastPath()
+    was_on = torch.backends.mha.get_fastpath_enabled()
+    torch.backends.mha.set_fastpath_enabled(False)
+    try:
+        yield
+    finally:
+        torch.backends.mha.set_fastpath_enabled(was_on)
 
 
 def running_statistics(model: torch.nn.Module, name: str) -> InvalidArgumentError:
     """Returns the error for a model that keeps something of the records in a buffer."""
     return InvalidArgumentError(
         "model",
-        type(model).__name__,
+        model,
         f"it changes its buffer {name!r} while it is called, as running statistics do, and the "
         "new value would hold records without noise",
         REMEDY_FOR_STATISTICS,

@@ -8,7 +8,7 @@ import inspect
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-from optuna_dp.training.records import is_array, overlap
+from optuna_dp.training.record_arrays import is_array, is_same
 
 
 def named_records(functions: Iterable[Callable[..., Any]], holders: Iterable[Any]) -> str | None:
@@ -25,7 +25,7 @@ def named_records(functions: Iterable[Callable[..., Any]], holders: Iterable[Any
     for function in functions:
         for name, value in _values(function):
             for path, inner in ((name, value), *_attributes(name, value)):
-                if any(_is_same(inner, holder) for holder in holders):
+                if any(is_same(inner, holder) for holder in holders):
                     return path
     return None
 
@@ -65,9 +65,3 @@ def _attributes(name: str, value: Any) -> Iterator[tuple[str, Any]]:
     else:
         attributes = getattr(value, "__dict__", {})
         yield from ((f"{name}.{key}", inner) for key, inner in attributes.items())
-
-
-def _is_same(value: Any, holder: Any) -> bool:
-    if value is holder:
-        return True
-    return is_array(value) and is_array(holder) and overlap(value, holder)

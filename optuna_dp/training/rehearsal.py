@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -26,10 +26,9 @@ from scipy.optimize import brentq
 from optuna_dp import validation
 from optuna_dp.errors import InvalidArgumentError, MissingExtraError
 from optuna_dp.training.fidelity import Fidelity
-from optuna_dp.training.learner import Learner, Rehearsable
+from optuna_dp.training.learner import Learner, Rehearsable, take_steps
 from optuna_dp.training.optimizers import OptimizerFactory
 from optuna_dp.training.schedules import DEFAULT_SCHEDULE, Schedule
-from optuna_dp.training.stepping import take_steps
 
 if TYPE_CHECKING:
     import torch
@@ -70,30 +69,6 @@ class Rehearsal:
     noise_per_weight: float
     size: float
     remarks: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True)
-class Unmoved:
-    """A rehearsal that found no rate, because noise moves no weight by a finite length.
-
-    Attributes:
-        length: By how much the weights have moved.
-    """
-
-    length: float
-
-    def error(self, optimizer: Any) -> InvalidArgumentError:
-        """Returns the error that says so.
-
-        Args:
-            optimizer: What stepped the weights.
-        """
-        return InvalidArgumentError(
-            "optimizer",
-            optimizer,
-            f"noise moved the weights by {self.length:g}, and must move them finitely",
-            "Take optimizer='adam', or give learning_rate=, the rate of the first step.",
-        )
 
 
 def rehearse_module(
@@ -151,7 +126,7 @@ def rehearse_module(
     except ImportError:
         raise MissingExtraError("torch", "torch") from None
     if not isinstance(module, torch.nn.Module):
-        raise InvalidArgumentError("module", type(module).__name__, "it must be a torch.nn.Module")
+        raise InvalidArgumentError("module", module, "it must be a torch.nn.Module")
     from optuna_dp.training.own_model import OwnModel  # It needs PyTorch, an extra.
 
     rehearsal = rehearsed(
@@ -163,11 +138,62 @@ def rehearse_module(
         clipping_norm=validation.positive("clipping_norm", clipping_norm),
         size=None if size is None else validation.positive("size", size),
     )
-    if isinstance(rehearsal, Unmoved):
-        raise rehearsal.error(optimizer)
+    if rehearsal is None:
+        raise _unmoved(optimizer)
     for remark in rehearsal.remarks:
         warnings.warn(remark, UserWarning, stacklevel=2)
     return rehearsal
+
+
+def rehearsed_in_turn(
+    run: Fidelity,
+    weights: Rehearsable,
+    inputs: Any,
+    *,
+    optimizers: Sequence[str | OptimizerFactory],
+    schedule: Schedule,
+    clipping_norm: float,
+) -> tuple[str | OptimizerFactory, Rehearsal]:
+    """Rehearses optimizers in turn, and returns the first one that suits, with its rehearsal.
+
+    SGD does not suit if its steps may be too long for a loss, or too short to move a weight. If
+    none suits, the last one is returned.
+
+    Args:
+        run: The numbers of the run.
+        weights: What is trained.
+        inputs: What the model is called with; no records.
+        optimizers: At least one: names, or functions that make an optimizer.
+        schedule: How the rate falls, and which of the last weights are averaged.
+        clipping_norm: Largest norm of one record's gradient.
+
+    Raises:
+        InvalidArgumentError: As for :func:`rehearsed`, and if noise moves no weight by the last
+            optimizer.
+    """
+    for optimizer in optimizers:
+        rehearsal = rehearsed(
+            run,
+            weights,
+            inputs,
+            optimizer=optimizer,
+            schedule=schedule,
+            clipping_norm=clipping_norm,
+        )
+        if rehearsal is not None and not rehearsal.remarks:
+            break
+    if rehearsal is None:
+        raise _unmoved(optimizer)
+    return optimizer, rehearsal
+
+
+def _unmoved(optimizer: Any) -> InvalidArgumentError:
+    return InvalidArgumentError(
+        "optimizer",
+        optimizer,
+        "noise moved the weights by nothing or without bound, and must move them finitely",
+        "Take optimizer='adam', or give learning_rate=, the rate of the first step.",
+    )
 
 
 def rehearsed(
@@ -179,7 +205,7 @@ def rehearsed(
     schedule: Schedule,
     clipping_norm: float,
     size: float | None = None,
-) -> Rehearsal | Unmoved:
+) -> Rehearsal | None:
     """Rehearses a training, and puts the weights back to what they were.
 
     Args:
@@ -192,8 +218,8 @@ def rehearsed(
         size: How far noise may move the outputs; None for the default.
 
     Returns:
-        What was found; :class:`Unmoved` if noise moves no weight, as where a step is below the
-        precision of a weight.
+        What was found; None if noise moves no weight by a finite length, as where a step is below
+        the precision of a weight.
 
     Raises:
         InvalidArgumentError: If the model cannot take the inputs or has no classes, if noise does
@@ -207,10 +233,7 @@ def rehearsed(
     start = weights.weight_values()
     start_outputs = _first_outputs(weights, inputs)
     outputs = start_outputs.shape[1]
-    if size is None:
-        size = LINEAR_SIZE if _matrices(start) <= 1 else SIZE
-        size = ONE_OUTPUT_SIZE if outputs == 1 else size
-    target = size
+    target = _usual_size(start, outputs) if size is None else size
 
     def walk(rate: float, draw: int) -> _Walk:
         weights.set_weights(start)
@@ -232,9 +255,8 @@ def rehearsed(
     try:
         for _ in range(_REPEATS):
             walks = [walk(rate, draw) for draw in range(draws)]
-            for ended in walks:
-                if not ended.is_finite:
-                    return Unmoved(ended.length)
+            if not all(ended.is_finite for ended in walks):
+                return None
             length = _together([ended.length for ended in walks])
             times, size_reached = _search(partial(size_of, walks), target)
             # Gradients of noise do not depend on the weights, so a walk is in proportion to its
@@ -243,7 +265,7 @@ def rehearsed(
             rate *= times
             again = walk(rate, 0)
             if not again.is_finite:
-                return Unmoved(again.length)
+                return None
             if abs(math.log(again.length / expected_length)) < _TOLERANCE:
                 break
     finally:
@@ -273,6 +295,13 @@ def default_optimizers(learner: Learner, inputs: Any = None) -> list[str]:
     matrices = _matrices(learner.weight_values())
     is_small = learner.is_dense_only() and matrices <= MOST_DENSE_LAYERS
     return ["sgd", "adam"] if is_small or matrices == 1 else ["adam"]
+
+
+def _usual_size(weights: list[Any], outputs: int) -> float:
+    """Returns how far noise may move the outputs by default."""
+    if outputs == 1:
+        return ONE_OUTPUT_SIZE
+    return LINEAR_SIZE if _matrices(weights) <= 1 else SIZE
 
 
 def _matrices(values: list[Any]) -> int:
@@ -336,7 +365,7 @@ def _first_outputs(weights: Rehearsable, inputs: Any) -> npt.NDArray[np.float64]
     except Exception as error:
         raise InvalidArgumentError(
             "inputs",
-            type(inputs).__name__,
+            inputs,
             f"the model failed on them: {type(error).__name__}: {error}",
             "Make them up as the model is called: a batch of inputs, a tuple for several "
             "arguments, or a mapping for arguments by name.",
@@ -358,9 +387,7 @@ def _first_outputs(weights: Rehearsable, inputs: Any) -> npt.NDArray[np.float64]
             "learning_rate=, the rate of the first step.",
         )
     if not np.all(np.isfinite(outputs)):
-        raise InvalidArgumentError(
-            "inputs", type(inputs).__name__, "the model's output on them is not finite"
-        )
+        raise InvalidArgumentError("inputs", inputs, "the model's output on them is not finite")
     return outputs
 
 

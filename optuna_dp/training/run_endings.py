@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import threading
 import weakref
-from collections import OrderedDict
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -22,8 +21,9 @@ from optuna.storages import BaseStorage
 
 from optuna_dp.errors import OptunaDPError, PlanError
 from optuna_dp.optuna_internals import storage_of, trial_id_of
+from optuna_dp.protocol.entries import SPENT, SPOILED
 from optuna_dp.training.spending import is_stated, spent_event
-from optuna_dp.training.trial_notes import SPENT, SPOILED, note
+from optuna_dp.training.trial_notes import note
 
 if TYPE_CHECKING:
     from dp_accounting import dp_event
@@ -95,7 +95,8 @@ class AccountantReading:
 
 
 _waiting_lock = threading.Lock()
-_waiting: weakref.WeakKeyDictionary[BaseStorage, OrderedDict[int, list[Ending]]] = (
+# By the id of the trial, in the order of their beginning.
+_waiting: weakref.WeakKeyDictionary[BaseStorage, dict[int, list[Ending]]] = (
     weakref.WeakKeyDictionary()
 )
 
@@ -103,16 +104,16 @@ _waiting: weakref.WeakKeyDictionary[BaseStorage, OrderedDict[int, list[Ending]]]
 def check_at_end(trial: Trial, ending: Ending) -> None:
     """Keeps what is to be checked when a trial ends in this process."""
     with _waiting_lock:
-        by_trial = _waiting.setdefault(storage_of(trial.study), OrderedDict())
+        by_trial = _waiting.setdefault(storage_of(trial.study), {})
         by_trial.setdefault(trial_id_of(trial), []).append(ending)
         while len(by_trial) > _MOST_TRIALS:
-            by_trial.popitem(last=False)
+            del by_trial[next(iter(by_trial))]
 
 
 def is_checked_at_end(trial: Trial, sources: Sequence[Any]) -> bool:
     """Returns whether accountants are read at the trial's end already, by what made them."""
     with _waiting_lock:
-        endings = _waiting.get(storage_of(trial.study), _NOTHING).get(trial_id_of(trial), [])
+        endings = _waiting.get(storage_of(trial.study), {}).get(trial_id_of(trial), [])
         return any(ending.reads(sources) for ending in endings)
 
 
@@ -128,7 +129,7 @@ def settle(study: Study, trial: FrozenTrial) -> None:
             takes its output.
     """
     with _waiting_lock:
-        endings = _waiting.get(storage_of(study), _NOTHING).pop(trial_id_of(trial), [])
+        endings = _waiting.get(storage_of(study), {}).pop(trial_id_of(trial), [])
     for ending in endings:
         # A database may reuse a trial id: skip what an older trial left.
         if ending.trial.number != trial.number:
@@ -140,6 +141,3 @@ def settle(study: Study, trial: FrozenTrial) -> None:
             raise PlanError(
                 f"Trial {trial.number} cannot be released: {error} Do not use its output."
             ) from error
-
-
-_NOTHING: OrderedDict[int, list[Ending]] = OrderedDict()  # Stays empty.

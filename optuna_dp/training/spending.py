@@ -43,7 +43,7 @@ def spent_event(what: Any) -> dp_event.DpEvent:
         if _is_nothing(event):
             raise InvalidArgumentError(
                 "what",
-                type(what).__name__,
+                what,
                 "it has recorded nothing, and a training spends something",
                 "Call run.spent after the training, with the accountant that recorded its steps.",
             )
@@ -60,7 +60,7 @@ def spent_event(what: Any) -> dp_event.DpEvent:
         return from_opacus(what)
     raise InvalidArgumentError(
         "what",
-        type(what).__name__,
+        what,
         "it must be an event or an accountant of the training",
         "Pass a dp_accounting event or accountant, an Opacus PrivacyEngine or accountant, a "
         "BudgetAccountant of diffprivlib, or an object with a dp_event.",

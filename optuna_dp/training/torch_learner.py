@@ -13,10 +13,11 @@ from torch import nn
 from torch.nn.modules import activation
 
 from optuna_dp.arrays import FloatArray
+from optuna_dp.training.chunks import BLOCK, Chunk, in_chunks, usual_parts
 from optuna_dp.training.each_record import EachRecord, Places, Rows
 from optuna_dp.training.exact_step import ExactStep
 from optuna_dp.training.generators import Draws, seed_kept_generators
-from optuna_dp.training.learner import BLOCK, Chunk, Learner, in_chunks, usual_parts
+from optuna_dp.training.learner import Learner
 from optuna_dp.training.own_model import OwnModel
 from optuna_dp.training.record_functions import RecordFunction, Scope
 from optuna_dp.training.records import Records

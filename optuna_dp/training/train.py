@@ -8,7 +8,6 @@ stochastic gradient descent is by Abadi et al. (arXiv:1607.00133v2, Algorithm 1)
 
 from __future__ import annotations
 
-import os
 import sys
 import warnings
 from collections.abc import Callable
@@ -19,52 +18,37 @@ import numpy as np
 from optuna.study import StudyDirection
 
 from optuna_dp import validation
-from optuna_dp.errors import Described, InvalidArgumentError, MissingExtraError, PlanError
-from optuna_dp.optuna_internals import storage_of, study_id_of
-from optuna_dp.protocol.records import read_plan
+from optuna_dp.errors import Described, InvalidArgumentError, PlanError
+from optuna_dp.protocol.entries import RANGES, SCORES, TRAININGS
+from optuna_dp.protocol.records import read_plan, trials_of
 from optuna_dp.training.exact_step import NOISE_GENERATOR, ExactStep
 from optuna_dp.training.fidelity import Fidelity, SgdRun
 from optuna_dp.training.independence import refuse_trained, remember
-from optuna_dp.training.learner import Learner, checked_clipping_norm
+from optuna_dp.training.learner import Learner, checked_clipping_norm, take_steps
+from optuna_dp.training.loss_and_score import (
+    USUAL_SCORES,
+    LossAndScore,
+    is_module,
+    made_learner,
+)
 from optuna_dp.training.optimizers import OptimizerFactory
 from optuna_dp.training.prepared import AS_GIVEN, PreparedRecords
-from optuna_dp.training.records import (
-    Records,
-    check_disjoint,
-    check_number,
-    read_records,
-    refuse_as_inputs,
-)
+from optuna_dp.training.records import Records, check_number, read_records, refuse_as_inputs
 from optuna_dp.training.references import named_records
-from optuna_dp.training.rehearsal import Rehearsal, Unmoved, default_optimizers, rehearsed
+from optuna_dp.training.rehearsal import Rehearsal, default_optimizers, rehearsed_in_turn
 from optuna_dp.training.sampling import poisson_sample
 from optuna_dp.training.schedules import DEFAULT_SCHEDULE, Schedule
-from optuna_dp.training.softmax_regression import SoftmaxLearner, SoftmaxRegression
-from optuna_dp.training.stepping import take_steps
-from optuna_dp.training.trial_notes import (
-    BY_ENGINE,
-    RANGES,
-    SCORE,
-    TRAINING,
-    claim,
-    noted,
-    refuse_second,
-)
+from optuna_dp.training.scored_records import ScoredRecords, scored_records
+from optuna_dp.training.softmax_regression import SoftmaxRegression
+from optuna_dp.training.trial_notes import BY_ENGINE, claim, noted, refuse_second
 
 if TYPE_CHECKING:
     from optuna.study import Study
     from optuna.trial import Trial
 
 _PROGRESS_LINES = 20
-# What is computed of a target unless something else is asked for.
-_SCORES: dict[str | None, Literal["accuracy", "closeness"]] = {
-    "classes": "accuracy", "number": "closeness"
-}  # fmt: skip
-_LOSS_EXAMPLES = {
-    "loss": "For example loss=torch.nn.functional.cross_entropy.",
-    "record_loss": "For example record_loss=lambda model, *record: ....",
-    "record_score": "For example record_score=lambda model, *record: ....",
-}
+# The frame of who called odp.train, from a function that it calls, and through the decorator.
+_CALLER = 4
 
 
 @dataclass(frozen=True)
@@ -276,10 +260,10 @@ def train(
         >>> 0.5 < trained.score < 1.2
         True
     """
-    process = os.getpid()
+    # What was asked for.
     numbers = _checked_run(run)
     trial = run.granted_trial()
-    refuse_second(trial, TRAINING)
+    refuse_second(trial, TRAININGS)
     norm = checked_clipping_norm(clipping_norm)
     if physical_batch_size is not None:
         validation.whole("physical_batch_size", physical_batch_size, 1)
@@ -290,75 +274,88 @@ def train(
             "it must be an optuna_dp.Schedule",
             "For example schedule=optuna_dp.Schedule('cosine').",
         )
-    task = records.task if isinstance(records, PreparedRecords) else None
+    prepared = records if isinstance(records, PreparedRecords) else None
+    task = None if prepared is None else prepared.task
     if score == "auto":
         is_scored = run.scored_on in ("training", None) or score_records is not None
-        score = _SCORES.get(task) if record_score is None and is_scored else None
-    if isinstance(records, PreparedRecords):
-        _refuse_foreign_ranges(trial, records)
-        if records.y is None and records.task is not None and record_loss is None:
-            raise InvalidArgumentError(
-                "records",
-                Described("records without targets"),
-                "their schema has a target, and the encoded rows did not have its column",
-                "Encode rows with the column, or give the targets beside: schema.encode(x, y).",
-            )
-    functions = _Functions(loss, record_loss, score, record_score, task)
+        score = _usual_score(task) if is_scored and record_score is None else None
+    functions = LossAndScore(loss, record_loss, score, record_score, task)
     _check_direction(trial.study, functions.score)
+
+    # The records, and those that are scored.
+    if prepared is not None:
+        _refuse_foreign_ranges(trial, prepared)
+        _refuse_missing_targets(prepared, record_loss)
     all_records = read_records(records)
     check_number(all_records, numbers.records)
-    scored = _scored_records(run, numbers, all_records, functions, score_records, score_size)
-    held_out = [scored.records] if scored is not None and scored.is_disjoint else []
-    refuse_as_inputs(inputs, all_records, *held_out)
-    prepared = _preparation(records, score_records if held_out else None)
+    scored = scored_records(
+        run, numbers, all_records, functions.has_score, score_records, score_size
+    )
+    to_score = None if scored is None else scored.records
+    held_out = to_score if scored is not None and scored.is_disjoint else None
+    preparation = _preparation(records, None if held_out is None else score_records)
+    refuse_as_inputs(inputs, all_records, held_out)
+
+    # A copy of the model, tried on made-up records.
     user_model = _made(model)
-    holders = [*all_records.holders(), *([] if scored is None else scored.records.holders())]
-    learner = _learner(
-        user_model, functions, physical_batch_size, device, numbers.batch_size, holders
+    learner = made_learner(
+        user_model,
+        functions,
+        chunk_size=physical_batch_size,
+        device=device,
+        batch_size=numbers.batch_size,
+        holders=[*all_records.holders(), *(() if to_score is None else to_score.holders())],
     )
     if run.is_independent:
         refuse_trained(trial.study, learner.user_parts)
     _warn_of_names(user_model, functions, all_records)
-    learner.try_out(all_records, None if scored is None else scored.records)
+    learner.try_out(all_records, to_score)
     _warn_of_slowness(learner, numbers)
-    if inputs is None and isinstance(records, PreparedRecords):
-        inputs = records.made_up_inputs
+
+    # The optimizer and its rate, rehearsed on noise.
+    if inputs is None and prepared is not None:
+        inputs = prepared.made_up_inputs
     kind, rate, rehearsal = _optimizer_and_rate(
         run, learner, all_records, inputs, optimizer, learning_rate, schedule, norm
     )
     for remark in () if rehearsal is None else rehearsal.remarks:
         warnings.warn(remark, UserWarning, stacklevel=_CALLER - 1)
     learner.begin(kind, rate)
-    step = ExactStep(norm, numbers.noise_multiplier, learner.weights)
-    if not step.is_exact(learner.like):
-        raise PlanError(
-            "Sums of whole numbers are not exact on this device, so no sum of gradients would be "
-            "private. Give device='cpu'."
-        )
+
+    # The claim, before the first step; the steps; the score.
+    exact_step = _exact_step(learner, norm, numbers)
     training_claim = claim(
         trial,
-        TRAINING,
+        TRAININGS,
         by=BY_ENGINE,
         noise_multiplier=numbers.noise_multiplier,
         sample_rate=numbers.sample_rate,
         steps=numbers.steps,
         clipping_norm=norm,
-        units=step.units,
+        units=exact_step.units,
         generator=NOISE_GENERATOR,
         physical_batch=learner.chunk_size,
         reproducible=learner.is_reproducible,
-        prepared=prepared,
+        prepared=preparation,
     )
-    _take_steps(numbers, learner, all_records, step, schedule, process, show_progress)
+
+    def noisy_gradient(step: int) -> list[Any]:
+        if show_progress and step:
+            _show(step, numbers.steps)
+        batch = poisson_sample(len(all_records), numbers.sample_rate)
+        totals = learner.clipped_sum(all_records, batch, exact_step)
+        return [noisy / numbers.batch_size for noisy in exact_step.with_noise(totals)]
+
+    take_steps(learner, noisy_gradient, numbers.steps, schedule)
+    if show_progress:
+        _show(numbers.steps, numbers.steps)
     training_claim.finish()
-    value = None if not functions.has_score else _score(trial, learner, scored, process)
+    value = _score(trial, learner, scored) if functions.has_score else None
+
+    # What leaves the copy: noisy weights.
     remember(trial.study, learner.user_parts)
     learner.hand_over()
     return Trained(user_model, value, rate, rehearsal)
-
-
-# The frame of who called odp.train, from a function that it calls, and through the decorator.
-_CALLER = 4
 
 
 def _checked_run(run: Any) -> SgdRun:
@@ -381,6 +378,33 @@ def _checked_run(run: Any) -> SgdRun:
     return run.sgd
 
 
+def _usual_score(task: str | None) -> Literal["accuracy", "closeness"] | None:
+    """Returns the score for what a schema says of the target; None if it says nothing."""
+    return None if task is None else USUAL_SCORES[task]
+
+
+def _check_direction(study: Study, score: str | None) -> None:
+    """Refuses an accuracy in a study that looks for the smallest score: it would keep the worst.
+
+    Optuna minimizes unless it is told otherwise, and the pilots' epsilon is spent by then. Another
+    number made of the score, one less it say, would not be the score that was computed here. Of
+    several objectives one may be minimized, as the size of a model. Where the one run of a plan
+    is the last, nothing is chosen by its score.
+    """
+    if score is None or StudyDirection.MAXIMIZE in study.directions:
+        return
+    plan = read_plan(study)
+    is_only_run = plan is not None and plan.design.settings.get("plan", {}).get("rungs") == []
+    if not is_only_run:
+        raise InvalidArgumentError(
+            "score",
+            score,
+            "the study minimizes, so it would choose the model with the worst accuracy",
+            'Create a new study with direction="maximize". To minimize a share of errors give '
+            "record_score=lambda model, *record: ....",
+        )
+
+
 def _refuse_foreign_ranges(trial: Trial, records: PreparedRecords) -> None:
     """Refuses records whose ranges were drawn with noise, but not so that this study pays for it.
 
@@ -388,9 +412,8 @@ def _refuse_foreign_ranges(trial: Trial, records: PreparedRecords) -> None:
     """
     if not records.ranges:
         return
-    study = trial.study
-    trials = storage_of(study).get_all_trials(study_id_of(study), deepcopy=False)
-    drawn = next((note for past in trials if (note := noted(past, RANGES))), None)
+    past_trials = trials_of(trial.study)
+    drawn = next((note for past in past_trials if (note := noted(past, RANGES))), None)
     if drawn is None or drawn.get("ranges") != records.ranges:
         raise PlanError(
             "The ranges of these records were drawn with noise in another study, and this one's "
@@ -403,6 +426,17 @@ def _refuse_foreign_ranges(trial: Trial, records: PreparedRecords) -> None:
             "The ranges were drawn by a schema with another unit= or most= than the one that "
             "encoded these records, so a person may have more records in them. Give both schemas "
             "the same unit= and most=."
+        )
+
+
+def _refuse_missing_targets(records: PreparedRecords, record_loss: Any) -> None:
+    """Refuses records without the targets that their schema has."""
+    if records.y is None and records.task is not None and record_loss is None:
+        raise InvalidArgumentError(
+            "records",
+            Described("records without targets"),
+            "their schema has a target, and the encoded rows did not have its column",
+            "Encode rows with the column, or give the targets beside: schema.encode(x, y).",
         )
 
 
@@ -435,20 +469,15 @@ def _preparation(records: Any, held_out: Any) -> dict[str, Any]:
 
 def _made(model: Any) -> Any:
     """Returns the model, made if it was given as a function."""
-    if isinstance(model, SoftmaxRegression) or _is_module(model) or not callable(model):
+    if isinstance(model, SoftmaxRegression) or is_module(model) or not callable(model):
         return model
     return model()
 
 
-def _is_module(model: Any) -> bool:
-    torch = sys.modules.get("torch")
-    return torch is not None and isinstance(model, torch.nn.Module)
-
-
-def _warn_of_names(model: Any, functions: _Functions, records: Records) -> None:
-    parts = model.modules() if _is_module(model) else ()
+def _warn_of_names(model: Any, functions: LossAndScore, records: Records) -> None:
+    parts = model.modules() if is_module(model) else ()
     forwards = [type(part).forward for part in parts if not _is_of_torch(part)]
-    name = named_records([*functions.own, *forwards], records.holders())
+    name = named_records([*functions.functions().values(), *forwards], records.holders())
     if name is not None:
         warnings.warn(
             f"The model, the loss or the score names all the records ({name}). It must use their "
@@ -494,303 +523,26 @@ def _optimizer_and_rate(
         return kind, validation.positive("learning_rate", learning_rate), None
     if inputs is None:
         inputs = learner.default_inputs(records)
-    kinds = default_optimizers(learner, inputs) if optimizer is None else [optimizer]
-    for kind in kinds:
-        found = rehearsed(
-            run,
-            learner,
-            inputs,
-            optimizer=kind,
-            schedule=schedule,
-            clipping_norm=clipping_norm,
-        )
-        # Steps of SGD may be too long for a loss, or too short to move a weight.
-        if isinstance(found, Rehearsal) and not found.remarks:
-            break
-    if isinstance(found, Unmoved):
-        raise found.error(kind)
-    return kind, found.learning_rate, found
-
-
-def _check_direction(study: Study, score: str | None) -> None:
-    """Refuses an accuracy in a study that looks for the smallest score: it would keep the worst.
-
-    Optuna minimizes unless it is told otherwise, and the pilots' epsilon is spent by then. Another
-    number made of the score, one less it say, would not be the score that was computed here. Of
-    several objectives one may be minimized, as the size of a model. Where the one run of a plan
-    is the last, nothing is chosen by its score.
-    """
-    if score is None or StudyDirection.MAXIMIZE in study.directions:
-        return
-    plan = read_plan(storage_of(study), study_id_of(study))
-    is_only_run = plan is not None and plan.design.settings.get("plan", {}).get("rungs") == []
-    if not is_only_run:
-        raise InvalidArgumentError(
-            "score",
-            score,
-            "the study minimizes, so it would choose the model with the worst accuracy",
-            'Create a new study with direction="maximize". To minimize a share of errors give '
-            "record_score=lambda model, *record: ....",
-        )
-
-
-@dataclass(frozen=True)
-class _Functions:
-    """The user's loss and score, and what the records' schema says of the target."""
-
-    loss: Callable[..., Any] | None
-    record_loss: Callable[..., Any] | None
-    score: str | None
-    record_score: Callable[..., Any] | None
-    task: str | None
-
-    def __post_init__(self) -> None:
-        for first, second in (("loss", "record_loss"), ("score", "record_score")):
-            if getattr(self, first) is not None and getattr(self, second) is not None:
-                raise InvalidArgumentError(
-                    second, getattr(self, second), f"give {first} or {second}, and not both"
-                )
-        for argument in ("loss", "record_loss", "record_score"):
-            value = getattr(self, argument)
-            if isinstance(value, type):
-                raise InvalidArgumentError(
-                    argument,
-                    value,
-                    "it is a class, and the function is what the class makes",
-                    f"Add the parentheses: {argument}={value.__name__}().",
-                )
-            if value is not None and not callable(value):
-                raise InvalidArgumentError(
-                    argument,
-                    value,
-                    "it must be a function, and not its result or its name",
-                    _LOSS_EXAMPLES.get(argument, ""),
-                )
-        if self.score not in (None, *_SCORES.values()):
-            raise InvalidArgumentError(
-                "score",
-                self.score,
-                "it must be 'accuracy', 'closeness', 'auto' or None",
-                "For another score give record_score=lambda model, *record: ....",
-            )
-        if self.score == "closeness" and self.task != "number":
-            raise InvalidArgumentError(
-                "score",
-                self.score,
-                "it is in units of the target's range, and these records have no schema with one",
-                "Encode the records by odp.Schema(..., target=...), or give record_score=.",
-            )
-        if self.score == "accuracy" and self.task == "number":
-            raise InvalidArgumentError(
-                "score",
-                self.score,
-                "it is the share of records with the right class, and the target is a number",
-                "Take it away, or write score='closeness'.",
-            )
-
-    @property
-    def has_score(self) -> bool:
-        return self.score is not None or self.record_score is not None
-
-    @property
-    def own(self) -> list[Callable[..., Any]]:
-        """The functions that the user gave."""
-        given = (self.loss, self.record_loss, self.record_score)
-        return [function for function in given if function is not None]
-
-
-def _learner(
-    model: Any,
-    functions: _Functions,
-    chunk_size: int | None,
-    device: Any,
-    batch_size: float,
-    holders: list[Any],
-) -> Learner:
-    if isinstance(model, SoftmaxRegression):
-        for argument in ("loss", "record_loss", "record_score"):
-            if getattr(functions, argument) is not None:
-                raise InvalidArgumentError(
-                    argument,
-                    getattr(functions, argument),
-                    "a SoftmaxRegression has its own loss, the cross entropy, and is scored by "
-                    "accuracy",
-                    "Take the argument away, or give a PyTorch module.",
-                )
-        if functions.task == "number":
-            raise InvalidArgumentError(
-                "model",
-                model,
-                "a SoftmaxRegression predicts classes, and the target is a number",
-                "Give a PyTorch module with one output, such as torch.nn.Linear(schema.width, 1).",
-            )
-        if device is not None:
-            raise InvalidArgumentError(
-                "device", device, "a SoftmaxRegression is trained by the processor"
-            )
-        return SoftmaxLearner(model, chunk_size=chunk_size)
-    try:
-        import torch  # An extra.
-    except ImportError:
-        raise MissingExtraError("torch", "torch") from None
-    if not isinstance(model, torch.nn.Module):
-        raise InvalidArgumentError(
-            "model",
-            Described(f"a value of type {type(model).__name__}"),
-            "it must be a torch.nn.Module, an optuna_dp.SoftmaxRegression, or a function that "
-            "makes one",
-        )
-    has_loss = functions.loss is not None or functions.record_loss is not None
-    if not has_loss and functions.task is None:
-        raise InvalidArgumentError(
-            "loss",
-            None,
-            "a PyTorch module needs a loss",
-            "For records (input, target), loss=torch.nn.functional.cross_entropy for example; for "
-            "others record_loss=lambda model, *record: ....",
-        )
-    # Lazy: only models of PyTorch need it.
-    from optuna_dp.training.record_functions import (
-        SCORES,
-        is_of_logits,
-        loss_of_pair,
-        usual_loss,
+    kind, rehearsal = rehearsed_in_turn(
+        run,
+        learner,
+        inputs,
+        optimizers=default_optimizers(learner, inputs) if optimizer is None else [optimizer],
+        schedule=schedule,
+        clipping_norm=clipping_norm,
     )
-    from optuna_dp.training.torch_learner import TorchLearner
-
-    is_pair = functions.record_loss is None
-    record_loss = functions.record_loss or loss_of_pair(
-        functions.loss or usual_loss(functions.task)
-    )
-    _check_no_other_parameters(functions)
-    return TorchLearner(
-        model,
-        loss=record_loss,
-        loss_argument="loss" if is_pair else "record_loss",
-        score=SCORES[functions.score] if functions.score else functions.record_score,
-        score_argument="score" if functions.score else "record_score",
-        chunk_size=chunk_size,
-        device=device,
-        batch_size=batch_size,
-        shared=holders,
-        has_logits=functions.score == "accuracy" or is_of_logits(functions.loss),
-    )
+    return kind, rehearsal.learning_rate, rehearsal
 
 
-def _check_no_other_parameters(functions: _Functions) -> None:
-    for argument in ("loss", "record_loss", "record_score"):
-        function = getattr(functions, argument)
-        if _is_module(function) and any(p.requires_grad for p in function.parameters()):
-            raise InvalidArgumentError(
-                argument,
-                type(function).__name__,
-                "it has parameters of its own that require a gradient, and only the model's are "
-                "trained",
-                "Make them part of the model, or call requires_grad_(False) on them.",
-            )
-
-
-@dataclass(frozen=True)
-class _ScoredRecords:
-    """The records that are scored.
-
-    Attributes:
-        records: The records.
-        size: The public number that their sum is divided by.
-        noise_multiplier: Noise of the score; None if the records are public.
-        is_disjoint: Whether they are private, and others than the training's.
-    """
-
-    records: Records
-    size: int
-    noise_multiplier: float | None
-    is_disjoint: bool = False
-
-
-def _scored_records(
-    run: Fidelity,
-    numbers: SgdRun,
-    records: Records,
-    functions: _Functions,
-    score_records: Any,
-    score_size: int | None,
-) -> _ScoredRecords | None:
-    """Returns the records that the plan charges a score of; None if there is no score."""
-    has_score = functions.has_score
-    own = run.scored_on in ("disjoint", "public")
-    if score_records is not None and not (own and has_score):
-        raise InvalidArgumentError(
-            "score_records",
-            type(score_records).__name__,
-            "the plan charges for a score on the training records"
-            if has_score and run.scored_on == "training"
-            else "no score is computed on them",
-            "For a score on other private records plan with score='disjoint', on public ones with "
-            "score=None. Otherwise take score_records= away.",
-        )
-    if score_size is not None and not (run.scored_on == "disjoint" and has_score):
-        raise InvalidArgumentError(
-            "score_size", score_size, "it is for scores on disjoint private records only"
-        )
-    if not has_score or run.scored_on is None:
-        return None
-    if not own:
-        return _ScoredRecords(records, max(1, round(numbers.records)), run.score_noise_multiplier)
-    if score_records is None:
-        raise InvalidArgumentError(
-            "score_records",
-            None,
-            f"the plan scores on {run.scored_on} records",
-            "Give them, in the form of records=.",
-        )
-    scored = read_records(score_records, "score_records")
-    check_disjoint(records, scored)
-    if run.scored_on == "public":
-        return _ScoredRecords(scored, len(scored), None)
-    if score_size is None:
-        raise InvalidArgumentError(
-            "score_size",
-            None,
-            "the plan does not know how many records are scored",
-            "Give their public number, fixed beforehand and not their exact number.",
-        )
-    size = validation.whole("score_size", score_size, 1)
-    check_number(scored, size, "score_records")
-    return _ScoredRecords(scored, size, run.score_noise_multiplier, is_disjoint=True)
-
-
-def _take_steps(
-    numbers: SgdRun,
-    learner: Learner,
-    records: Records,
-    exact_step: ExactStep,
-    schedule: Schedule,
-    process: int,
-    show_progress: bool,
-) -> None:
-    """Takes all steps of a run, in the process that began it."""
-
-    def gradient(step: int) -> list[Any]:
-        if show_progress and step:
-            _show(step, numbers.steps)
-        _refuse_fork(process)  # PyTorch computes no gradients in a fork, and may wait for ever.
-        batch = poisson_sample(len(records), numbers.sample_rate)
-        totals = learner.clipped_sum(records, batch, exact_step)
-        _refuse_fork(process)
-        return [noisy / numbers.batch_size for noisy in exact_step.with_noise(totals)]
-
-    take_steps(learner, gradient, numbers.steps, schedule)
-    if show_progress:
-        _show(numbers.steps, numbers.steps)
-
-
-def _refuse_fork(process: int) -> None:
-    """Refuses to draw noise in another process than the one that began the training."""
-    if os.getpid() != process:
+def _exact_step(learner: Learner, clipping_norm: float, numbers: SgdRun) -> ExactStep:
+    """Returns what clips, adds and adds noise; refuses a device where sums are not exact."""
+    exact_step = ExactStep(clipping_norm, numbers.noise_multiplier, learner.weights)
+    if not exact_step.is_exact(learner.like):
         raise PlanError(
-            "This process was forked while a training was under way. Noise is not to be drawn "
-            "twice, so only the process that began the training goes on."
+            "Sums of whole numbers are not exact on this device, so no sum of gradients would be "
+            "private. Give device='cpu'."
         )
+    return exact_step
 
 
 def _show(step: int, steps: int) -> None:
@@ -800,7 +552,7 @@ def _show(step: int, steps: int) -> None:
         print(f"\rprivate training: step {step} of {steps}", end=end, file=sys.stderr, flush=True)
 
 
-def _score(trial: Trial, learner: Learner, scored: _ScoredRecords | None, process: int) -> float:
+def _score(trial: Trial, learner: Learner, scored: ScoredRecords | None) -> float:
     """Returns the score that a plan charges for; 0.0 if it charges for none."""
     if scored is None:
         return 0.0
@@ -812,9 +564,8 @@ def _score(trial: Trial, learner: Learner, scored: _ScoredRecords | None, proces
     facts: dict[str, Any] = {"noise_multiplier": scored.noise_multiplier}
     if scored.is_disjoint:  # These records are protected, too: the statement counts them.
         facts["size"] = scored.size
-    score_claim = claim(trial, SCORE, by=BY_ENGINE, **facts)
+    score_claim = claim(trial, SCORES, by=BY_ENGINE, **facts)
     values = learner.scores(scored.records)
-    _refuse_fork(process)
     value = private_mean(
         values,
         lower=0.0,

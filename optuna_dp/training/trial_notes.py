@@ -1,6 +1,6 @@
 """What a run asked for and did, as its trial records it.
 
-Each note is a system attribute of the trial and holds the trial's number, so that a copied trial
+Each note is an entry beside the trial and holds the trial's number, so that a copied trial
 has none of its own. Trainings and scores are *claimed*: the note is written before the first step,
 or before the score is computed, and finished afterwards. So a training that was interrupted, and a
 second training or score of the same trial, are seen by whoever reads the trial.
@@ -22,14 +22,9 @@ import optuna
 from optuna.trial import FrozenTrial
 
 from optuna_dp.errors import PlanError
-from optuna_dp.optuna_internals import storage_of, trial_id_of
+from optuna_dp.protocol import entries
+from optuna_dp.protocol.entries import SCORES, TRAININGS, TrialEntries, TrialEntry
 
-ASKED = "optuna_dp:asked"
-SPENT = "optuna_dp:spent"
-SPOILED = "optuna_dp:spoiled"
-TRAINING = "optuna_dp:training"
-SCORE = "optuna_dp:score"
-RANGES = "optuna_dp:ranges"
 # Who did what a claim is about.
 BY_ENGINE = "odp.train"
 BY_OPACUS = "odp.opacus.make_private"
@@ -41,22 +36,24 @@ _claiming = threading.Lock()
 _claimed: set[tuple[str, int, str, str]] = set()
 
 
-def note(trial: optuna.Trial, key: str, **facts: Any) -> None:
+def note(trial: optuna.Trial, entry: TrialEntry, **facts: Any) -> None:
     """Writes a note into a trial that is under way."""
-    record = {"number": trial.number, **facts}
-    storage_of(trial.study).set_trial_system_attr(trial_id_of(trial), key, record)
+    entry.write(trial.study, trial, {"number": trial.number, **facts})
 
 
-def noted(trial: FrozenTrial, key: str) -> Mapping[str, Any] | None:
+def noted(trial: FrozenTrial, entry: TrialEntry) -> Mapping[str, Any] | None:
     """Returns a trial's own note, None if there is none."""
-    record = trial.system_attrs.get(key)
+    return _own(trial, entry.of(trial))
+
+
+def _own(trial: FrozenTrial, record: Any) -> Mapping[str, Any] | None:
     is_own = isinstance(record, Mapping) and record.get("number") == trial.number
     return record if is_own else None
 
 
 def stored_trial(trial: optuna.Trial) -> FrozenTrial:
     """Returns a trial that is under way as its storage has it now."""
-    return storage_of(trial.study).get_trial(trial_id_of(trial))
+    return entries.stored_trial(trial.study, trial)
 
 
 @dataclass
@@ -65,12 +62,12 @@ class Claim:
 
     Attributes:
         trial: The trial.
-        key: Under which the claim is written.
+        entry: Under which the claim is written.
         facts: What the claim says.
     """
 
     trial: optuna.Trial
-    key: str
+    entry: TrialEntry
     facts: dict[str, Any] = field(default_factory=dict)
 
     def finish(self, **facts: Any) -> None:
@@ -80,19 +77,19 @@ class Claim:
             facts: What is to be recorded with it, as JSON values.
         """
         self.facts = {**self.facts, **facts, "finished": True}
-        note(self.trial, self.key, **self.facts)
+        note(self.trial, self.entry, **self.facts)
 
     def withdraw(self) -> None:
         """Records that nothing was done under this claim: it was refused before it began."""
-        note(self.trial, self.key, **self.facts, withdrawn=True)
+        note(self.trial, self.entry, **self.facts, withdrawn=True)
 
 
-def claim(trial: optuna.Trial, kind: str, *, by: str, **facts: Any) -> Claim:
+def claim(trial: optuna.Trial, kind: TrialEntries, *, by: str, **facts: Any) -> Claim:
     """Records that a trial begins its training, or its score, and refuses a second one.
 
     Args:
         trial: The trial, under way.
-        kind: ``TRAINING`` or ``SCORE``.
+        kind: ``TRAININGS`` or ``SCORES``.
         by: Who does it: one of the names above.
         facts: What is to be recorded with the claim, as JSON values.
 
@@ -107,47 +104,47 @@ def claim(trial: optuna.Trial, kind: str, *, by: str, **facts: Any) -> Claim:
         if _identity(trial, kind) in _claimed:
             raise PlanError(_SECOND[kind].format(number=trial.number))
         _claimed.add(_identity(trial, kind))
-    new_claim = Claim(trial, f"{kind}:{secrets.token_hex(_TOKEN_BYTES)}", {"by": by, **facts})
-    note(trial, new_claim.key, **new_claim.facts)
-    earlier_claims = [key for key in claims(stored_trial(trial), kind) if key != new_claim.key]
-    if earlier_claims:
+    token = secrets.token_hex(_TOKEN_BYTES)
+    new_claim = Claim(trial, kind.named(token), {"by": by, **facts})
+    note(trial, new_claim.entry, **new_claim.facts)
+    if claims(stored_trial(trial), kind).keys() - {token}:
         new_claim.withdraw()
         raise PlanError(_SECOND[kind].format(number=trial.number))
     return new_claim
 
 
-def refuse_second(trial: optuna.Trial, kind: str) -> None:
+def refuse_second(trial: optuna.Trial, kind: TrialEntries) -> None:
     """Refuses a training or a score of a trial that has claimed one; see :func:`claim`."""
     if claims(stored_trial(trial), kind) or _identity(trial, kind) in _claimed:
         raise PlanError(_SECOND[kind].format(number=trial.number))
 
 
-def _identity(trial: optuna.Trial, kind: str) -> tuple[str, int, str, str]:
+def _identity(trial: optuna.Trial, kind: TrialEntries) -> tuple[str, int, str, str]:
     """Returns what a trial and its copies in this process have in common, for a kind of claim."""
-    return trial.study.study_name, trial.number, str(trial.datetime_start), kind
+    return trial.study.study_name, trial.number, str(trial.datetime_start), kind.name
 
 
-def claims(trial: FrozenTrial, kind: str) -> dict[str, Mapping[str, Any]]:
-    """Returns the claims of a trial by key: those that were not withdrawn.
+def claims(trial: FrozenTrial, kind: TrialEntries) -> dict[str, Mapping[str, Any]]:
+    """Returns the claims of a trial by token: those that were not withdrawn.
 
     Args:
         trial: The trial, as its storage has it.
-        kind: ``TRAINING`` or ``SCORE``.
+        kind: ``TRAININGS`` or ``SCORES``.
     """
-    records = {key: noted(trial, key) for key in trial.system_attrs if key.startswith(f"{kind}:")}
+    records = {token: _own(trial, record) for token, record in kind.of(trial).items()}
     return {
-        key: record
-        for key, record in records.items()
+        token: record
+        for token, record in records.items()
         if record is not None and not record.get("withdrawn")
     }
 
 
 _SECOND = {
-    TRAINING: (
+    TRAININGS: (
         "Trial {number} has begun its training already. The plan charges for one training in each "
         "trial. To train again, let the study begin another trial."
     ),
-    SCORE: (
+    SCORES: (
         "Trial {number} had its score already. The plan charges for one score per run: keep the "
         "first."
     ),

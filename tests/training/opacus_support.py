@@ -13,9 +13,10 @@ from support import budget_sampler, study_of
 
 import optuna_dp as odp
 from optuna_dp.errors import PlanError
+from optuna_dp.protocol.entries import SPENT, TRAININGS
 from optuna_dp.training.fidelity import Fidelity
 from optuna_dp.training.run_endings import settle
-from optuna_dp.training.trial_notes import SPENT, TRAINING, claims, noted
+from optuna_dp.training.trial_notes import claims, noted
 
 torch = pytest.importorskip("torch", reason="needs the extra opacus")
 pytest.importorskip("opacus", reason="needs the extra opacus")
@@ -43,7 +44,7 @@ class Begun:
 
     @property
     def claims(self) -> list[Any]:
-        return list(claims(self.stored, TRAINING).values())
+        return list(claims(self.stored, TRAININGS).values())
 
     @property
     def is_finished(self) -> bool:

@@ -19,7 +19,7 @@ from torch import nn  # noqa: E402
 
 import optuna_dp as odp  # noqa: E402
 from optuna_dp.errors import InvalidArgumentError  # noqa: E402
-from optuna_dp.training.trial_notes import TRAINING  # noqa: E402
+from optuna_dp.protocol.entries import TRAININGS  # noqa: E402
 
 N = 24
 X, Y = torch.randn(N, 4), torch.randint(0, 3, (N,))
@@ -252,7 +252,7 @@ def refused(model: Any, match: str, **arguments: Any) -> None:
     run = granted(N, steps=3)
     with pytest.raises(InvalidArgumentError, match=match):
         train(model, run=run, **arguments)
-    assert claimed(run, TRAINING) == []
+    assert claimed(run, TRAININGS) == []
 
 
 class Lazily(nn.Module):

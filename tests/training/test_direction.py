@@ -8,7 +8,8 @@ import pytest
 
 import optuna_dp as odp
 from optuna_dp.errors import InvalidArgumentError
-from optuna_dp.training.trial_notes import TRAINING, claims, stored_trial
+from optuna_dp.protocol.entries import TRAININGS
+from optuna_dp.training.trial_notes import claims, stored_trial
 
 N = 20
 X, Y = np.linspace(-1, 1, 2 * N).reshape(N, 2), np.arange(N) % 2
@@ -29,7 +30,7 @@ def test_a_minimized_accuracy_is_refused_before_anything_is_spent(direction: str
     with pytest.raises(InvalidArgumentError, match="the study minimizes") as caught:
         odp.train(run, odp.SoftmaxRegression(2, 2), (X, Y), score="accuracy")
     assert 'direction="maximize"' in caught.value.fix
-    assert not claims(stored_trial(trial), TRAINING)
+    assert not claims(stored_trial(trial), TRAININGS)
 
 
 def test_a_maximized_accuracy_and_a_minimizing_study_without_one_train() -> None:

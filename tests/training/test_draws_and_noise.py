@@ -7,7 +7,10 @@ What the tests would find with more than 99.99 %, 4 more deviations, is said bes
 from __future__ import annotations
 
 import math
+import os
 import ssl
+import subprocess
+import sys
 from typing import Any
 
 import numpy as np
@@ -15,9 +18,9 @@ import pytest
 from granted import NO_NOISE, claimed, granted
 
 import optuna_dp as odp
+from optuna_dp.protocol.entries import TRAININGS
 from optuna_dp.training.sampling import poisson_sample
 from optuna_dp.training.schedules import Schedule
-from optuna_dp.training.trial_notes import TRAINING
 
 DEVIATIONS = 5.2
 
@@ -108,7 +111,7 @@ def test_a_training_takes_all_steps_and_no_more(steps: int) -> None:
     )
     moved = np.linalg.norm(model.weights)
     assert moved == pytest.approx(steps * 1e-9, rel=1e-4)
-    (training,) = claimed(run, TRAINING)
+    (training,) = claimed(run, TRAININGS)
     assert training["steps"] == steps
 
 
@@ -118,3 +121,26 @@ def test_no_seed_repeats_a_training() -> None:
         return _softmax_after_training(batch_size=50.0).weights
 
     assert not np.array_equal(trained(), trained())
+
+
+FORKED = """
+import os
+from optuna_dp.training.exact_step import rounded_gaussians
+from optuna_dp.training.sampling import poisson_sample
+
+poisson_sample(100, 0.5)  # OpenSSL's generator has a state.
+child = os.fork()
+print(poisson_sample(100, 0.5).tolist(), rounded_gaussians(9, 1e9).tolist(), flush=True)
+if child:
+    os.waitpid(child, 0)
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")
+def test_a_fork_repeats_neither_draws_nor_noise() -> None:
+    """In a process of its own, because tests draw from a stream of theirs."""
+    done = subprocess.run(
+        [sys.executable, "-c", FORKED], capture_output=True, text=True, check=True
+    )
+    parent, child = done.stdout.splitlines()
+    assert parent != child

@@ -235,7 +235,7 @@ def test_noise_is_box_mullers_of_63_bits_and_63_more_in_the_tail(
     radius_keys, angle_keys = [2**62, 5, 0, 2**63 - 1], [2**60, 2**61 + 3, 2**62, 1]
     more = [2**61, 2**62 + 1]  # For the two small ones.
     of_keys(monkeypatch, radius_keys + angle_keys, more)
-    found = np.asarray(exact_step._gaussians(8, np))
+    found = np.asarray(exact_step.gaussians(8, np))
     mp.dps = 40
     uniforms = [mp.mpf(key) / 2**63 for key in radius_keys]
     for place, key in zip((1, 2), more, strict=True):
@@ -312,13 +312,13 @@ def test_single_precision_totals_plain_norms_shared_memory_and_unrounded_noise_a
     of_many = ExactStep(1.0, 1.0, many)
 
     with monkeypatch.context() as patch:
-        patch.setattr(ExactStep, "_sum_of_rows", in_single_precision)
+        patch.setattr(ExactStep, "sum_of_rows", in_single_precision)
         assert len({tuple(np.asarray(step.sum_of([each])[0])) for each in orders}) == 2
     with monkeypatch.context() as patch:
-        patch.setattr(ExactStep, "_sum_of_rows", in_half_precision)
+        patch.setattr(ExactStep, "sum_of_rows", in_half_precision)
         assert not step.is_exact(np.zeros(1, dtype=np.float32))
     with monkeypatch.context() as patch:
-        patch.setattr(ExactStep, "_sum_of_rows", in_place)
+        patch.setattr(ExactStep, "sum_of_rows", in_place)
         copied = summed(step, rows.copy(), rows.copy())
         assert not np.array_equal(summed(step, *[rows.copy()] * 2), copied)
     with monkeypatch.context() as patch:

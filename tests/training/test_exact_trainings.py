@@ -17,8 +17,8 @@ from support import exactly, study_of  # noqa: E402
 from torch import nn  # noqa: E402
 
 import optuna_dp as odp  # noqa: E402
-from optuna_dp.training import each_record, learner  # noqa: E402
-from optuna_dp.training.trial_notes import TRAINING  # noqa: E402
+from optuna_dp.protocol.entries import TRAININGS  # noqa: E402
+from optuna_dp.training import chunks, each_record  # noqa: E402
 
 cross_entropy = nn.functional.cross_entropy
 RULE: dict[str, Any] = {
@@ -122,7 +122,7 @@ def same_places(monkeypatch: pytest.MonkeyPatch) -> None:
 
     Here all records draw the same one.
     """
-    monkeypatch.setattr(learner.secrets, "token_bytes", bytes)
+    monkeypatch.setattr(chunks.secrets, "token_bytes", bytes)
 
 
 @pytest.mark.usefixtures("same_places")
@@ -183,24 +183,24 @@ def test_one_record_more_moves_the_sum_by_its_own_row_alone(kind: str) -> None:
 
 def test_each_record_draws_its_place_by_itself_where_that_has_an_effect() -> None:
     indices = np.arange(1_000)
-    chunks = list(learner.chunks_of(indices, 64, 4))
-    assert sorted(np.concatenate([chunk.indices for chunk in chunks])) == list(indices)
+    made = list(chunks.chunks_of(indices, 64, 4))
+    assert sorted(np.concatenate([chunk.indices for chunk in made])) == list(indices)
     remainders = np.empty(1_000, dtype=int)
-    for chunk in chunks:
+    for chunk in made:
         assert len(set(chunk.places)) == len(chunk)
         assert chunk.places.max() < 64
         remainders[chunk.indices] = chunk.places % 4
     # Each number of a remainder within 5.2 standard deviations.
     assert np.abs(np.bincount(remainders) - 250).max() < 5.2 * math.sqrt(1_000 * 3 / 16)
-    assert len(chunks) <= 20  # Not many rows are left over.
+    assert len(made) <= 20  # Not many rows are left over.
 
 
 def test_chunks_of_one_row_are_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without padding, and places of their own, a record's bits depend on its company."""
-    monkeypatch.setattr(learner, "BLOCK", 1)
+    monkeypatch.setattr(chunks, "BLOCK", 1)
     monkeypatch.setattr(each_record, "BLOCK", 1)
     monkeypatch.setattr(each_record, "placed", lambda parts, places, block: parts)
-    monkeypatch.setattr(each_record.EachRecord, "_finds_places", lambda self: True)
+    monkeypatch.setattr(each_record.EachRecord, "finds_places", lambda self: True)
     torch.manual_seed(0)
     found = set()
     for kind in ("odd", "convolutions", "LSTM", "transformer", "mlp", "wide"):
@@ -282,7 +282,7 @@ def test_a_trial_records_what_its_steps_were() -> None:
         run, nn.Linear(4, 2), (x, y), loss=cross_entropy, learning_rate=0.1, clipping_norm=0.3,
         physical_batch_size=20,
     )  # fmt: skip
-    (training,) = claimed(run, TRAINING)
+    (training,) = claimed(run, TRAININGS)
     assert {name: training[name] for name in training if name not in ("number", "by")} == {
         "noise_multiplier": 1.5,
         "sample_rate": 0.25,

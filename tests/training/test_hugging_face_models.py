@@ -15,8 +15,8 @@ import torch_models  # noqa: E402
 from granted import NO_NOISE, claimed, granted  # noqa: E402
 
 import optuna_dp as odp  # noqa: E402
+from optuna_dp.protocol.entries import TRAININGS  # noqa: E402
 from optuna_dp.training.schedules import Schedule  # noqa: E402
-from optuna_dp.training.trial_notes import TRAINING  # noqa: E402
 
 RECORDS, NORM, LENGTH, TOKENS, CLASSES = 6, 0.5, 7, 40, 3
 SMALL: dict[str, Any] = {"vocab_size": TOKENS, "num_hidden_layers": 2, "num_attention_heads": 2}
@@ -170,7 +170,7 @@ def test_dropout_of_a_language_model_is_trained_with() -> None:
     run = granted(RECORDS)
     inputs = odp.made_up_tokens(TOKENS, LENGTH)
     odp.train(run, model, (tokens(),), record_loss=of_language, inputs=inputs)
-    assert claimed(run, TRAINING)[0]["finished"]
+    assert claimed(run, TRAININGS)[0]["finished"]
     assert not model.training
 
 

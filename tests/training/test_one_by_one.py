@@ -16,7 +16,7 @@ from torch import nn  # noqa: E402
 
 import optuna_dp as odp  # noqa: E402
 from optuna_dp.errors import InvalidArgumentError  # noqa: E402
-from optuna_dp.training.trial_notes import TRAINING  # noqa: E402
+from optuna_dp.protocol.entries import TRAININGS  # noqa: E402
 
 N, NORM = 9, 0.7
 X, Y = torch.randn(N, 4), torch.randint(0, 3, (N,))
@@ -199,15 +199,15 @@ def test_what_uses_something_of_earlier_records_is_refused(model: Any, loss: Any
     run = granted(N)
     with pytest.raises(InvalidArgumentError, match="keeps something of earlier records"):
         odp.train(run, model, (X, Y), loss=loss, learning_rate=0.1)
-    assert claimed(run, TRAINING) == []
+    assert claimed(run, TRAININGS) == []
 
 
-def test_a_contrastive_loss_has_no_companion() -> None:
+def test_a_contrastive_loss_sees_one_record() -> None:
     """In a batch of one there is nothing to contrast with."""
 
     def loss(output: Any, target: Any) -> Any:
-        assert len(output) > 1, "a contrastive loss needs companions"
+        assert len(output) > 1, "a contrastive loss needs other records"
         return output.sum()
 
-    with pytest.raises(InvalidArgumentError, match="a contrastive loss needs companions"):
+    with pytest.raises(InvalidArgumentError, match="a contrastive loss needs other records"):
         odp.train(granted(N), nn.Linear(4, 3), (X, Y), loss=loss, learning_rate=0.1)

@@ -186,7 +186,7 @@ def char_lstm(run: Any, kind: str = "DPLSTM", **loading: Any) -> None:
         optimizer.step()
 
 
-@loop("padding to the longest|companions")
+@loop("padding to the longest|other records of its batch")
 def char_lstm_padded_by_batch(run: Any) -> None:
     # The last state depends on how long the longest name of the batch is.
     one_long = lambda batch: padded([*batch[:-1], (torch.ones(6 + len(batch) % 7), batch[-1][1])])  # noqa: E731

@@ -230,9 +230,9 @@ def test_frozen_normalisation_in_eval_mode_is_taken_and_train_mode_is_seen() -> 
     begun = begin()
     private, optimizer, batches = odp.opacus.make_private(begun.run, **parts(module()))
     private.train()  # as most loops do
-    with pytest.raises(PlanError, match=r"is in train mode|companions"):
+    with pytest.raises(PlanError, match=r"is in train mode"):
         train(private, optimizer, batches)
-    with pytest.raises(PlanError, match=r"is in train mode|companions"):
+    with pytest.raises(PlanError, match="no step with noise was taken"):
         begun.end()
 
 

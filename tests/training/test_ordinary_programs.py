@@ -15,7 +15,7 @@ from torch import nn  # noqa: E402
 
 import optuna_dp as odp  # noqa: E402
 from optuna_dp.errors import InvalidArgumentError  # noqa: E402
-from optuna_dp.training.trial_notes import TRAINING  # noqa: E402
+from optuna_dp.protocol.entries import TRAININGS  # noqa: E402
 
 N = 24
 X, Y = torch.randn(N, 4), torch.randint(0, 3, (N,))
@@ -33,7 +33,7 @@ def refused(words: str, model: Any, records: Any = (X, Y), **arguments: Any) -> 
     run = granted(N)
     with pytest.raises(InvalidArgumentError, match=words):
         odp.train(run, model, records, **{"loss": cross_entropy, **arguments})
-    assert claimed(run, TRAINING) == []
+    assert claimed(run, TRAININGS) == []
 
 
 def test_a_mapping_may_be_the_target() -> None:

@@ -17,7 +17,7 @@ from torch import nn  # noqa: E402
 
 import optuna_dp as odp  # noqa: E402
 from optuna_dp.errors import InvalidArgumentError  # noqa: E402
-from optuna_dp.training.trial_notes import TRAINING  # noqa: E402
+from optuna_dp.protocol.entries import TRAININGS  # noqa: E402
 
 RECORDS = 200
 PLAN: dict[str, Any] = {"noise_multiplier": 2.0, "batch_size": 64.0, "steps": 60}
@@ -277,7 +277,7 @@ def train(module: Any, x: Any, **arguments: Any) -> Any:
     try:
         return odp.train(run, module, (x, y), loss=cross_entropy, **arguments)
     except InvalidArgumentError:
-        assert claimed(run, TRAINING) == []
+        assert claimed(run, TRAININGS) == []
         raise
 
 

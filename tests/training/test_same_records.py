@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import os
 import pickle
 from collections.abc import Callable
 from typing import Any
@@ -12,13 +11,12 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from granted import claimed, granted  # noqa: E402
+from granted import granted  # noqa: E402
 from torch import nn  # noqa: E402
 from torch.utils.data import ConcatDataset, Dataset, Subset, TensorDataset  # noqa: E402
 
 import optuna_dp as odp  # noqa: E402
 from optuna_dp.errors import InvalidArgumentError, PlanError  # noqa: E402
-from optuna_dp.training.trial_notes import SCORE  # noqa: E402
 
 N = 16
 X, Y = torch.randn(N, 4), torch.arange(N) % 3
@@ -44,62 +42,6 @@ def test_a_copy_of_a_run_trains_no_second_time(
     train(run=first)
     with pytest.raises(PlanError, match="has begun its training already"):
         train(run=second)
-
-
-class Forking(torch.optim.SGD):
-    """An optimizer whose last step says that it is in another process."""
-
-    after: Callable[[], None]
-    left = 3 + 1  # with the one that is tried out
-
-    def step(self, closure: Any = None) -> None:
-        super().step()
-        Forking.left -= 1
-        if not Forking.left:
-            Forking.after()
-
-
-def test_a_fork_after_the_last_step_has_no_second_score(monkeypatch: pytest.MonkeyPatch) -> None:
-    run = granted(N, steps=3)
-    parent = os.getpid()
-    monkeypatch.setattr(Forking, "left", 3 + 1)
-    # As a forked child sees it. A fork of this process would run the tests twice.
-    monkeypatch.setattr(
-        Forking, "after", lambda: monkeypatch.setattr(os, "getpid", lambda: parent + 1), False
-    )
-    with pytest.raises(PlanError, match="was forked"):
-        train(
-            run=run,
-            score="accuracy",
-            optimizer=lambda weights, rate: Forking(weights, lr=rate),
-        )
-    assert not any(claim.get("value") for claim in claimed(run, SCORE))
-
-
-class SecondFork(torch.optim.SGD):
-    """Forks at its second step, the first one that is part of the training."""
-
-    steps, child = 0, 0
-
-    def step(self, closure: Any = None) -> None:
-        super().step()
-        SecondFork.steps += 1
-        if SecondFork.steps == 2:
-            SecondFork.child = os.fork()
-
-
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")
-@pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
-def test_noise_is_not_drawn_twice_by_a_fork_of_a_training() -> None:
-    refused = 7
-    try:
-        train(optimizer=lambda weights, rate: SecondFork(weights, lr=rate))
-    except PlanError as error:
-        os._exit(refused if "forked" in str(error) else 1)
-    if SecondFork.child == 0:
-        os._exit(1)  # The child must not come to the end.
-    _, status = os.waitpid(SecondFork.child, 0)
-    assert os.waitstatus_to_exitcode(status) == refused
 
 
 class OwnData(Dataset[Any]):

@@ -5,7 +5,6 @@ Nothing is charged then: the trial has not claimed its training, and may train a
 
 from __future__ import annotations
 
-import functools
 import re
 from typing import Any
 
@@ -27,7 +26,7 @@ from torch.utils.data import (  # noqa: E402
 
 import optuna_dp as odp  # noqa: E402
 from optuna_dp.errors import InvalidArgumentError  # noqa: E402
-from optuna_dp.training.trial_notes import TRAINING  # noqa: E402
+from optuna_dp.protocol.entries import TRAININGS  # noqa: E402
 
 N = 8
 X, Y = torch.randn(N, 4), torch.randint(0, 3, (N,))
@@ -52,7 +51,7 @@ def refused(
     before = {k: v.clone() for k, v in model.state_dict().items()} if is_module else {}
     with pytest.raises(InvalidArgumentError, match=match) as caught:
         odp.train(run, model, records, **arguments)
-    assert claimed(run, TRAINING) == []
+    assert claimed(run, TRAININGS) == []
     if is_module:
         after = model.state_dict()
         assert all(torch.equal(value, after[name]) for name, value in before.items())
@@ -199,7 +198,7 @@ def test_models_without_weights_to_train_are_refused(model: Any, match: str) -> 
     run = granted(N)
     with pytest.raises(InvalidArgumentError, match=match):
         odp.train(run, model, (X, Y), loss=cross_entropy)
-    assert claimed(run, TRAINING) == []
+    assert claimed(run, TRAININGS) == []
 
 
 def test_a_loss_with_parameters_of_its_own_is_refused() -> None:
@@ -234,17 +233,6 @@ def test_a_loss_with_parameters_of_its_own_is_refused() -> None:
 )
 def test_arguments_are_refused_by_their_name(arguments: dict[str, Any], argument: str) -> None:
     assert refused("=", **{"loss": cross_entropy, **arguments}).argument == argument
-
-
-def test_a_table_that_is_made_once_is_no_record() -> None:
-    @functools.lru_cache
-    def table(classes: int) -> Any:
-        return torch.ones(classes)
-
-    def loss(output: Any, target: Any) -> Any:
-        return cross_entropy(output, target, weight=table(3))
-
-    odp.train(granted(N), linear(), (X, Y), loss=loss, learning_rate=0.1)
 
 
 class Held(torch.utils.data.Dataset[Any]):
@@ -283,13 +271,6 @@ def test_what_cannot_be_trained_is_told_with_the_remedy(
 ) -> None:
     error = refused(re.escape(remedy), model, records)
     assert error.argument == argument
-
-
-def test_a_complex_score_is_refused() -> None:
-    def score(model: Any, x: Any, y: Any) -> Any:
-        return torch.view_as_complex(model(x[None])[0, :2])
-
-    refused("must be a real number", record_score=score)
 
 
 def test_parameters_that_cannot_be_trained_are_refused_with_the_remedy() -> None:

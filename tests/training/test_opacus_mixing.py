@@ -1,4 +1,4 @@
-"""A record whose gradient depends on its companions is refused before any step is taken."""
+"""A record whose gradient depends on others of its batch is refused before any step is taken."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ ATTEMPTS = 5
 
 def refused(
     loss: Any = cross_entropy,
-    words: str = "companions",
+    words: str = "other records of its batch",
     module: Any = None,
     physical_batch_size: int | None = None,
     **settings: Any,
@@ -61,7 +61,7 @@ def refused(
     after = given["module"].state_dict()
     assert all(torch.equal(before[name], after[name]) for name in before)
     assert batches.accountant.history == []
-    with pytest.raises(PlanError, match=words):
+    with pytest.raises(PlanError, match="no step with noise was taken"):
         begun.end()
     assert not begun.is_finished
 
@@ -211,7 +211,7 @@ def noisy_and_weighted(private: Any, batch: Any) -> Any:
     return class_weights(private, (batch[0] + 0.1 * torch.randn_like(batch[0]), batch[1]))
 
 
-def test_randomness_in_the_loop_is_accepted_and_hides_no_companions() -> None:
+def test_randomness_in_the_loop_is_accepted_and_hides_no_mixing() -> None:
     accepted(noise_in_the_loop)
     refused(noisy_and_weighted, words="draws random numbers")
 
@@ -269,7 +269,7 @@ def test_a_collate_function_that_sorts_records_is_refused() -> None:
 
 def test_batches_of_ones_own_are_refused() -> None:
     own = iter(loader_of(batch_size=28))
-    refused(lambda private, batch: cross_entropy(private, next(own)), words="companions|records")
+    refused(lambda private, batch: cross_entropy(private, next(own)), words="records")
 
 
 class Bias(torch.nn.Module):  # type: ignore[misc]

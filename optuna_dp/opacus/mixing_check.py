@@ -1,9 +1,9 @@
-"""The check that the gradient of a record does not depend on its companions in a batch.
+"""The check that the gradient of a record does not depend on the other records of its batch.
 
 Clipping bounds what a record adds to a sum. It does not bound what the record changes in the
-gradients of its companions, as by class weights in a mean loss. A loop's loss cannot be seen from
-outside. So the loop's first two batches hold some records that are the same in both. Both are
-computed at the same weights. Their gradients have to be the same.
+gradients of others, as by class weights in a mean loss. A loop's loss cannot be seen from outside.
+So the loop's first two batches hold some records that are the same in both. Both are computed at
+the same weights. The gradients of these records have to be the same.
 
 ==============  ================================================================================
 first batch     shown records, then the records that were drawn, then fillers
@@ -20,7 +20,7 @@ Randomness would make the gradients differ. Dropout layers are switched off in t
 random numbers are drawn all the same, by functional dropout, by a ``collate_fn`` or by the loop,
 both batches have the same size and the same state of the random generators. The shown records
 are at the same places, so they meet the same random numbers. A dependence on the *number* of
-companions is not seen then.
+records in the batch is not seen then.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _ROUNDING, _ROUNDING_ON_DEVICES, _ROUNDING_OF_HALVES = 1e-3, 1e-2, 5e-2
 _NEGLIGIBLE = 1e-6
 
 
-class CompanionCheck:
+class MixingCheck:
     """Makes the first two batches of a training, and compares the gradients of what they share.
 
     Args:
@@ -55,17 +55,21 @@ class CompanionCheck:
         generator: Chooses shown records and fillers.
         module: The module that is trained.
         most_shown: Largest number of shown records.
+
+    Attributes:
+        shown: How many shown records there are.
+        is_random: Whether the loop was seen to draw random numbers.
     """
 
     def __init__(
         self,
         source: RecordSource,
-        batches: tuple[Sequence[int], Sequence[int]],
+        drawn: tuple[Sequence[int], Sequence[int]],
         generator: np.random.Generator,
         module: torch.nn.Module,
         most_shown: int,
     ) -> None:
-        self._source, self._drawn = source, batches
+        self._source, self._drawn = source, drawn
         self._generator = generator
         self._dropouts = [part for part in module.modules() if isinstance(part, _DropoutNd)]
         self._rates: list[float] | None = None
@@ -75,7 +79,7 @@ class CompanionCheck:
         # what they get.
         items = source.items(generator.choice(source.size, count, replace=False))
         self._items = items, _copied(items)
-        self._size = count + max(map(len, batches))
+        self._size = count + max(map(len, drawn))
         self._collating: dict[str, Any] = {}
         self._looping: dict[str, Any] = {}
         self.is_random = False
@@ -167,7 +171,6 @@ class CompanionCheck:
             ):
                 norms = torch.linalg.vector_norm(values.double().reshape(self.shown, -1), dim=1)
                 squares[row] += norms.cpu().numpy() ** 2
-        self._first = []
         with np.errstate(all="ignore"):
             lengths = np.sqrt(squares)
             sizes = np.maximum(np.maximum(lengths[0], lengths[1]), _NEGLIGIBLE * norm)
@@ -176,7 +179,10 @@ class CompanionCheck:
             ratios = np.where(undefined, 0.0, lengths[2] / sizes)
         ratios = np.where(np.isnan(ratios), np.inf, ratios)
         largest_ratio = float(ratios.max(initial=0.0))
-        return largest_ratio if largest_ratio > rounding else None
+        if largest_ratio > rounding:
+            return largest_ratio
+        self._first = []  # Memory: they are not compared again.
+        return None
 
 
 def random_states() -> dict[str, Any]:
