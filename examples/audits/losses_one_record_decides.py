@@ -1,4 +1,4 @@
-"""How often the companion check of ``odp.opacus.make_private`` lets a wrong loss pass.
+"""How often the check for mixing of ``odp.opacus.make_private`` lets a wrong loss pass.
 
 In these losses one record of a batch decides what all others count: the largest, or a quantile.
 """

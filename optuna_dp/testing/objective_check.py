@@ -1,22 +1,18 @@
 """A look at an objective before any budget is spent, for mistakes that people make in a hurry.
 
-The objective is run twice with the same hyperparameters, and its source is read. With ``data`` it
-is run once more without the last record.
+The objective is run twice with the same hyperparameters, and its source is read.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
-from optuna_dp import validation
 from optuna_dp.accounting.events import as_event
 from optuna_dp.errors import InvalidArgumentError, OptunaDPError
 from optuna_dp.testing import randomness, run_faults, score_faults
-from optuna_dp.testing.checked_run import Bench, CheckedRun
-from optuna_dp.testing.finding import Finding
-from optuna_dp.testing.left_out import without_last
-from optuna_dp.testing.objective_report import AS_GIVEN_NOTE, ObjectiveReport
+from optuna_dp.testing.checked_run import CheckedRun, checked_run
+from optuna_dp.testing.objective_report import AS_GIVEN_NOTE, Finding, ObjectiveReport
 from optuna_dp.testing.source_hints import hints_at
 
 if TYPE_CHECKING:
@@ -30,35 +26,26 @@ def check_objective(
     event: dp_event.DpEvent | None = None,
     *,
     plan: BudgetPlan | None = None,
-    data: Any = None,
     public_score: bool = False,
-    direction: Literal["maximize", "minimize"] = "maximize",
-    time_limit: float | None = None,
     progress: Callable[[str], None] | None = None,
 ) -> ObjectiveReport:
     """Runs an objective twice, reads its source, and says which common mistakes it has.
 
-    Under a plan it is the last run that is made twice. Looked for are runs that do not end, that
+    Under a plan it is the last run that is made twice. Looked for are runs that fail, that
     never ask what they may spend or that read other trials; seeds; scores, reports and user
     attributes without noise; noisy scores that cost more than is paid for; other libraries'
     privacy warnings; and what ``release`` would refuse. The source gives hints: preparation
-    outside of a schema, early stops, checkpoints, seeds. With ``data`` a third run without
-    the last record shows whether a run fails, or divides its score by another number.
+    outside of a schema, early stops, checkpoints, seeds.
 
     Nothing is written but what the objective writes, and no budget is spent: use made-up data, or
     data that you may look at. It proves nothing. What it cannot see: ``docs/how-to/audit.md``.
 
     Args:
-        objective: As given to ``study.optimize``. With ``data``, it takes it as second argument.
+        objective: As given to ``study.optimize``.
         event: What a run costs, as given to ``PrivacyCallback``; None if it is not known.
         plan: For studies with a budget, in place of ``event``: what ``fidelity(trial)`` says.
-        data: An array or a tensor of records, or several of equal length; None if the objective
-            has its own.
         public_score: Scores, reports and attributes are computed on public records, and may be
             exact.
-        direction: "maximize" or "minimize".
-        time_limit: Seconds that one run may take; None for any time. It needs POSIX and the main
-            thread.
         progress: Called with a line of text before each run.
 
     Returns:
@@ -82,8 +69,6 @@ def check_objective(
         raise InvalidArgumentError(
             "objective", objective, "it must be a function of a trial, as for study.optimize"
         )
-    if direction not in ("maximize", "minimize"):
-        raise InvalidArgumentError("direction", direction, "it must be 'maximize' or 'minimize'")
     if plan is not None and event is not None:
         raise InvalidArgumentError(
             "event", event, "a plan has events of its own; give one of both"
@@ -92,34 +77,20 @@ def check_objective(
         as_event("event", event)
     if plan is not None:
         event = _event_of_last_run(plan)
-    if time_limit is not None:
-        validation.positive("time_limit", time_limit)
-    less_data = None if data is None else without_last(data)
-
-    wrong_call = run_faults.of_arguments(objective, 1 if data is None else 2)
+    wrong_call = run_faults.of_arguments(objective)
     if wrong_call is not None:
         return ObjectiveReport((wrong_call, *hints_at(objective)), 0)
 
-    def on(records: Any) -> Callable[[Any], Any]:
-        return objective if data is None else lambda trial: objective(trial, records)
-
-    bench = Bench(plan, direction, time_limit, progress or (lambda words: None))
-    missing = None
+    tell = progress or (lambda words: None)
     with randomness.generators_kept():
-        runs = [bench.run("a first look", on(data))]
+        tell("run 1: a first look")
+        runs = [checked_run(objective, plan)]
         if not runs[0].failure:
-            runs.append(bench.run("the same hyperparameters again", on(data), runs[0]))
-        if data is not None and not any(run.failure for run in runs):
-            missing = bench.run("one record is missing", on(less_data), runs[0])
-
-    findings = list(_of_runs(runs, event, plan, public_score=public_score))
-    if missing is not None:
-        relation = None if plan is None else plan.neighboring_relation
-        findings += run_faults.of_record_left_out(missing, runs[0])
-        findings += [] if public_score else score_faults.of_sizes(runs, missing, relation)
-    findings += hints_at(objective)
+            tell("run 2: the same hyperparameters again")
+            runs.append(checked_run(objective, plan, runs[0]))
+    findings = [*_of_runs(runs, event, plan, public_score=public_score), *hints_at(objective)]
     note = AS_GIVEN_NOTE if any(run.takes_records_as_given for run in runs) else ""
-    return ObjectiveReport(_once(findings), bench.runs, note)
+    return ObjectiveReport(_once(findings), len(runs), note)
 
 
 def _event_of_last_run(plan: BudgetPlan) -> dp_event.DpEvent:
@@ -144,7 +115,7 @@ def _of_runs(
         plan: None for a study without a budget.
         public_score: Whether scores may be exact.
     """
-    yield from run_faults.of_endings(runs)
+    yield from run_faults.of_failures(runs)
     yield from run_faults.of_reads(runs)
     if not any(run.failure for run in runs):
         if plan is not None:

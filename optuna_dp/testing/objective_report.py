@@ -1,17 +1,37 @@
-"""The report of :func:`optuna_dp.check_objective`."""
+"""The report of :func:`optuna_dp.check_objective`, and what it is made of."""
 
 from __future__ import annotations
 
 import json
 from dataclasses import dataclass
 
-from optuna_dp.testing.finding import Finding
-
 UNSEEN = (
     "Not seen: how a training of your own clips, samples and adds noise, and what was done to the "
     "records before the objective. See docs/how-to/audit.md."
 )
 AS_GIVEN_NOTE = "The records are as given, without a schema; the statement will say so."
+
+
+@dataclass(frozen=True)
+class Finding:
+    """Something that an objective does and should not.
+
+    Attributes:
+        name: Of the kind of fault, two or three words.
+        what: What was seen.
+        change: What to write instead.
+        certain: Whether it has to be changed; otherwise it is a hint to look at.
+        about: What it is about, where there may be several of a kind.
+    """
+
+    name: str
+    what: str
+    change: str
+    certain: bool = True
+    about: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.name}: {self.what}\n      Instead: {self.change}"
 
 
 @dataclass(frozen=True)

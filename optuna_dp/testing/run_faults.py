@@ -7,72 +7,44 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from optuna_dp.testing.checked_run import CheckedRun
-from optuna_dp.testing.finding import Finding
+from optuna_dp.testing.objective_report import Finding
 
 
-def of_arguments(objective: Callable[..., Any], count: int) -> Finding | None:
-    """Returns a finding if an objective cannot be called as a check calls it, else None.
-
-    Args:
-        objective: What is to be checked.
-        count: 1 for the trial alone, 2 for the trial and the records.
-    """
+def of_arguments(objective: Callable[..., Any]) -> Finding | None:
+    """Returns a finding if an objective cannot be called with a trial alone, else None."""
     try:
         signature = inspect.signature(objective)
     except (TypeError, ValueError):  # builtins and the like do not say
         return None
     try:
-        signature.bind(*range(count))
+        signature.bind(0)
     except TypeError as error:
         name = getattr(objective, "__name__", type(objective).__name__)
-        if count > 1:
-            called = "the trial and the records"
-            change = (
-                f"`def {name}(trial, data=DATA):`, where DATA is the name that you give as "
-                "--data, such as DATA = (x, y). Then, as its first line, `x, y = data`: all that "
-                "it uses of the records comes from there. The study calls it as before."
-            )
-        else:
-            called = "the trial alone"
-            change = (
-                "write an objective(trial), as study.optimize calls it: it suggests what is "
-                "tuned, trains once, and returns the score. Give --data (data=) if it takes the "
-                "records second."
-            )
         return Finding(
-            "arguments", f"{name}{signature} cannot be called with {called}: {error}.", change
+            "arguments",
+            f"{name}{signature} cannot be called with the trial alone: {error}.",
+            "write an objective(trial), as study.optimize calls it: it suggests what is tuned, "
+            "trains once, and returns the score.",
         )
     return None
 
 
-def of_endings(runs: Sequence[CheckedRun]) -> Iterator[Finding]:
+def of_failures(runs: Sequence[CheckedRun]) -> Iterator[Finding]:
     """Yields how runs ended otherwise than with a score."""
     for run in runs:
-        if run.kind == "failure" and not run.reads:
+        if run.failure and not run.reads:
             yield Finding(
                 "failure",
                 f"A run fails ({run.failure}).",
                 "mend this first, then check again. Whether a run fails is released with it, so "
                 "it must not depend on the data.",
             )
-        elif run.kind == "exit":
-            yield Finding(
-                "exit",
-                f"A run ends the whole program ({run.failure}).",
-                "return a score, or raise optuna.TrialPruned.",
-            )
-        elif run.kind == "time limit":
-            yield Finding(
-                "time limit",
-                f"A run had not ended after {run.seconds:.0f} seconds.",
-                "if it hangs, mend it; if it is only long, check it with fewer records or steps, "
-                "or with a larger time_limit.",
-            )
 
 
 def of_no_fidelity(runs: Sequence[CheckedRun]) -> Iterator[Finding]:
     """Yields what an objective under a plan lacks that never asks what it may spend."""
-    if not any(run.asked for run in runs):
+    judgements = [run.judgement for run in runs if run.judgement is not None]
+    if judgements and not any(judgement.asked for judgement in judgements):
         yield Finding(
             "fidelity not asked",
             "A run of a study with a budget never calls odp.fidelity(trial).",
@@ -124,7 +96,7 @@ def of_conduct(runs: Sequence[CheckedRun]) -> Iterator[Finding]:
     """Yields what a release would say of runs of a study with a budget."""
     for run in runs:
         # What one says of an objective that never asked has a finding of its own.
-        if run.judgement is None or not run.asked:
+        if run.judgement is None or not run.judgement.asked:
             continue
         if run.judgement.refusal is not None:
             yield Finding(
@@ -142,22 +114,6 @@ def of_conduct(runs: Sequence[CheckedRun]) -> Iterator[Finding]:
                 certain=False,
             )
             return
-
-
-def of_record_left_out(run: CheckedRun, base: CheckedRun) -> Iterator[Finding]:
-    """Yields a failure that one record decides.
-
-    Args:
-        run: A run on all records but one.
-        base: A run on all records.
-    """
-    if run.failure and not base.failure:
-        yield Finding(
-            "failure on data",
-            f"A run fails if one record is missing ({run.failure}).",
-            "handle such data, or exclude them by a rule fixed beforehand: whether a run fails is "
-            "released with it.",
-        )
 
 
 def of_no_main_guard() -> Finding:

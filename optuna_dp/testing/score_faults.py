@@ -6,9 +6,8 @@ import math
 from collections.abc import Iterator, Sequence
 
 from optuna_dp.exact_values import are_shares_of_one_number, common_unit, is_share
-from optuna_dp.testing import exact_attributes
 from optuna_dp.testing.checked_run import CheckedRun
-from optuna_dp.testing.finding import Finding
+from optuna_dp.testing.objective_report import Finding
 from optuna_dp.testing.watched_scores import paid_precision, spent_precision
 
 _ADD_NOISE = (
@@ -16,6 +15,9 @@ _ADD_NOISE = (
     "noise_multiplier=...) and its score_event in the event. If it is made of public records, say "
     "public_score=True (--public-score)."
 )
+
+# A number with more decimals was not rounded by a person.
+_DECIMALS = 8
 
 
 def of_exact_scores(runs: Sequence[CheckedRun]) -> Iterator[Finding]:
@@ -38,7 +40,7 @@ def of_exact_scores(runs: Sequence[CheckedRun]) -> Iterator[Finding]:
             "return the noisy score, and keep the other one nowhere.",
         )
     elif (
-        values[0] != values[1] and exact_attributes.are_shares(values)
+        values[0] != values[1] and _are_unrounded_shares(values)
         if any(run.scores for run in runs)
         else _are_exact(values)
     ):
@@ -77,8 +79,8 @@ def _are_exact(values: Sequence[float]) -> bool:
 def _returns_exact(run: CheckedRun) -> bool:
     """Returns whether a run returns a score without its noise, and not a rounded noisy one."""
     value = run.value or 0.0
-    exact = (mean for score in run.scores for mean in score.without_noise())
-    return any(math.isclose(value, mean, rel_tol=1e-9) for mean in exact) and not any(
+    exact = any(math.isclose(value, mean, rel_tol=1e-9) for mean in _without_noise(run))
+    return exact and not any(
         value in (score.value, *(round(score.value, digits) for digits in range(1, 9)))
         for score in run.scores
     )
@@ -87,27 +89,51 @@ def _returns_exact(run: CheckedRun) -> bool:
 def of_attributes(runs: Sequence[CheckedRun]) -> Iterator[Finding]:
     """Yields user attributes that are scores without noise.
 
+    An attribute that is a score before its noise was added is one for certain. Any other that
+    changes from run to run is suspected if it is a share of a number of records.
+
     Args:
         runs: Two with the same hyperparameters and other randomness.
     """
-    exact = exact_attributes.scores_without_noise(runs)
-    shares = exact_attributes.shares(runs)
-    if exact:
-        problem = f"The user attribute {exact[0]!r} is the score before its noise was added."
-    elif shares:
-        problem = (
-            f"The user attribute {shares[0]!r} changes from run to run, and is a share of a "
-            "number of records."
+    for name in runs[0].attributes:
+        attributes = [run.attributes.get(name) for run in runs]
+        values = [value for value in attributes if isinstance(value, int | float)]
+        if len(values) < len(runs) or len(set(values)) < 2:
+            continue
+        exact = all(
+            any(math.isclose(value, mean, rel_tol=1e-6) for mean in _without_noise(run))
+            for value, run in zip(values, runs, strict=True)
         )
-    else:
-        return
-    yield Finding(
-        "exact attribute",
-        problem,
-        "take it out, or keep the noisy score: attributes may be released, and a storage is read "
-        "by others.",
-        certain=bool(exact),  # a mean size of batches is a share, too
-    )
+        if exact:
+            problem = f"The user attribute {name!r} is the score before its noise was added."
+        elif _are_unrounded_shares(values):
+            problem = (
+                f"The user attribute {name!r} changes from run to run, and is a share of a "
+                "number of records."
+            )
+        else:
+            continue
+        yield Finding(
+            "exact attribute",
+            problem,
+            "take it out, or keep the noisy score: attributes may be released, and a storage is "
+            "read by others.",
+            certain=exact,  # a mean size of batches is a share, too
+            about=name,
+        )
+
+
+def _without_noise(run: CheckedRun) -> list[float]:
+    return [mean for score in run.scores for mean in score.without_noise()]
+
+
+def _are_unrounded_shares(values: Sequence[float]) -> bool:
+    """Returns whether values are shares of a number of records, and no person has rounded them.
+
+    A rounded number is a share as well, and says nothing: noisy values may be rounded.
+    """
+    shares = all(is_share(value) and not float(value).is_integer() for value in values)
+    return shares and any(value != round(value, _DECIMALS) for value in values)
 
 
 def of_reports(runs: Sequence[CheckedRun]) -> Iterator[Finding]:
@@ -153,28 +179,3 @@ def of_score_noise(runs: Sequence[CheckedRun], event: object) -> Iterator[Findin
         "plan), and compose one event for each score.",
         certain=not may_be_of_parts,
     )
-
-
-def of_sizes(
-    runs: Sequence[CheckedRun], missing: CheckedRun, relation: str | None
-) -> Iterator[Finding]:
-    """Yields scores that are divided by the number of records.
-
-    Args:
-        runs: Runs on all records.
-        missing: A run on all but one.
-        relation: The neighbouring relation; None if it is not known.
-    """
-    sizes = {tuple(score.size for score in run.scores) for run in runs}
-    sizes_of_missing = tuple(score.size for score in missing.scores)
-    if len(sizes) != 1 or relation == "replace_one" or missing.value is None:
-        return
-    (before,) = sizes
-    if before and len(before) == len(sizes_of_missing) and before != sizes_of_missing:
-        yield Finding(
-            "size of the score",
-            f"The score's size is {before[0]} with all records and {sizes_of_missing[0]} if one "
-            "is missing. If a record may be added or removed, the number of records is private.",
-            "a number that was fixed beforehand: size=1000, not size=len(y).",
-            certain=relation == "add_or_remove_one",
-        )

@@ -26,7 +26,9 @@ _OUTPUT = re.compile(
 _ELSEWHERE = re.compile(r"test_\w+|\w*collate\w*")
 _SHOWS = {"print", "info", "debug", "warning"}
 _FITS = {"fit", "fit_transform", "adapt"}
-_RELEASES = {"release", "publish"}
+RELEASES = {"release", "publish"}
+# What a loop that trains calls.
+TRAINS = {"backward", "step"}
 
 _Function = ast.FunctionDef | ast.AsyncFunctionDef
 
@@ -41,13 +43,19 @@ def left_alone(tree: ast.Module) -> set[ast.AST]:
     functions = [node for node in ast.walk(tree) if isinstance(node, _Function)]
     passed = _prepares(tree, functions)
     passed += [f for f in functions if _ELSEWHERE.fullmatch(f.name) or _PUBLIC.search(f.name)]
-    passed += [f for f in functions if any(a.arg == "batch" for a in f.args.args)]
+    passed += [f for f in functions if _is_of_one_batch(f)]
     passed += [node for node in ast.walk(tree) if isinstance(node, ast.Assert)]
     passed += [
         node for node in ast.walk(tree) if isinstance(node, ast.Call) and called(node) in _SHOWS
     ]
     passed += _after_a_release(tree, functions)
     return nodes_in(passed) | _harmless_calls(tree)
+
+
+def _is_of_one_batch(function: _Function) -> bool:
+    """Returns whether a function is given a batch, and not the size of one for its training."""
+    trains = any(isinstance(n, ast.Call) and called(n) in TRAINS for n in ast.walk(function))
+    return any(a.arg == "batch" for a in function.args.args) and not trains
 
 
 def _prepares(tree: ast.Module, functions: Iterable[_Function]) -> list[ast.AST]:
@@ -77,7 +85,7 @@ def _after_a_release(tree: ast.Module, functions: Iterable[_Function]) -> Iterat
             for statement in scope.body
             if not isinstance(statement, _Function | ast.ClassDef)
             for node in ast.walk(statement)
-            if isinstance(node, ast.Call) and called(node) in _RELEASES
+            if isinstance(node, ast.Call) and called(node) in RELEASES
         ]
         first_line = min((call.lineno for call in own_calls), default=None)
         if first_line is None:

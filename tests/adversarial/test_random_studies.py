@@ -29,8 +29,9 @@ import optuna_dp as odp
 from optuna_dp.budget.settings import PROCEDURE as BUDGET
 from optuna_dp.errors import OptunaDPError, PlanError, ReleaseRefusedError, UnfinishedStudyError
 from optuna_dp.evidence.reading import read_evidence
+from optuna_dp.protocol.entries import SLOT
 from optuna_dp.protocol.plan import StudyPlan
-from optuna_dp.protocol.records import SLOT_KEY, read_plan
+from optuna_dp.protocol.records import read_plan
 
 RUN = odp.pure_dp(0.1)  # Quickly accounted for.
 LAW = odp.Geometric(mean=4)
@@ -70,7 +71,7 @@ class Life:
 
     @property
     def plan(self) -> StudyPlan | None:
-        return read_plan(self.study._storage, self.study._study_id)
+        return read_plan(self.study)
 
     @property
     def spoilt(self) -> bool:
@@ -297,7 +298,7 @@ def check_release(life: Life, found: odp.Release) -> None:
     for trial in trials:
         if trial.number >= plan.slots and trial.number not in life.foreign:
             assert not trial.params, "a run beyond the last"
-        record = trial.system_attrs.get(SLOT_KEY)
+        record = trial.system_attrs.get(SLOT.key)
         assert record is None or record["nonce"] == plan.nonce
     scores = [
         run.trial.value
@@ -311,7 +312,7 @@ def check_release(life: Life, found: odp.Release) -> None:
 def check_release_of_a_budget(life: Life, found: odp.Release) -> None:
     """The runs that began, no more than are charged for, and nothing of other trials."""
     trials = life.study.get_trials(deepcopy=False)
-    runs = [t for t in trials if SLOT_KEY in t.system_attrs]
+    runs = [t for t in trials if SLOT.key in t.system_attrs]
     assert life.foreign.isdisjoint(t.number for t in runs)
     for trial in trials:
         if trial not in runs and trial.number not in life.foreign:

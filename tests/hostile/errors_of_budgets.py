@@ -6,7 +6,7 @@ import math
 from typing import Any
 
 import optuna
-from support import objective, study_of
+from support import RUN, objective, study_of
 
 import optuna_dp as odp
 
@@ -52,6 +52,29 @@ def _choice_of_something_else() -> None:
     _with_budget(choose=lambda pilots: {"y": 1.0}).optimize(objective)
 
 
+def _ended() -> optuna.Study:
+    study = _with_budget()
+    study.optimize(objective)
+    return study
+
+
+def _callback(**given: Any) -> None:
+    _with_budget().optimize(objective, callbacks=[odp.PrivacyCallback(**given)])
+
+
+def _enqueued_after_the_end() -> None:
+    study = _ended()
+    study.enqueue_trial({"x": 0.25})
+    study.optimize(objective)
+
+
+def _begun_in_a_public_storage() -> None:
+    public = optuna.storages.InMemoryStorage()
+    odp.publish(odp.release(_ended()), public, "release")
+    plan = _with_budget().sampler
+    study_of(plan, storage=public).optimize(objective)
+
+
 BUDGETS = [
     Case("An epsilon that no noise reaches", lambda: _budget(epsilon=1e-9)),
     Case("A batch larger than the data", lambda: _budget(batch_size=2000)),
@@ -79,5 +102,17 @@ BUDGETS = [
     Case("Several objectives and nobody who chooses", _several_objectives),
     Case("A choice of what no pilot has", _choice_of_something_else),
     Case("No pilot that ended with a score", _no_pilot_with_a_score),
+    Case("A cost given to the release", lambda: odp.release(_ended(), RUN)),
+    Case(
+        "Another relation given to the release",
+        lambda: odp.release(_ended(), neighboring_relation="replace_one"),
+    ),
+    Case("A cost given to the callback", lambda: _callback(run=RUN)),
+    Case(
+        "Another relation given to the callback",
+        lambda: _callback(neighboring_relation="replace_one"),
+    ),
+    Case("A trial enqueued after the last run", _enqueued_after_the_end),
+    Case("A study in a storage that holds a release", _begun_in_a_public_storage),
     Case("Releasing before the pilots have ended", _last_run_before_pilots),
 ]

@@ -19,6 +19,7 @@ LAWS = [
     Case("A mean below 1 for a law that begins at 1", lambda: odp.Geometric(mean=0.5)),
     Case("NaN", lambda: odp.Poisson(math.nan)),
     Case("More runs on average than there can be", lambda: odp.Binomial(3, 7)),
+    Case("More runs on average than a search can make", lambda: odp.Poisson(10**9)),
     Case("A cap of 0", lambda: odp.Geometric(mean=5).capped(0)),
     Case("A quantile of 1", lambda: odp.Geometric(mean=5).quantile(1.0)),
     Case("A fraction above 1", lambda: odp.Geometric(mean=5).hit_probability(1.5)),
@@ -84,7 +85,9 @@ ACCOUNTING = [
         "An unknown policy",
         lambda: odp.selection_guarantee(RUN, odp.Geometric(10), policy="both"),
     ),
+    Case("No event in a guarantee", lambda: odp.Guarantee(3)),
     Case("A delta of 1", lambda: odp.Guarantee(RUN).epsilon(delta=1.0)),
+    Case("A Renyi order of 1", lambda: odp.Guarantee(RUN).rdp([1.0])),
     Case("A negative epsilon", lambda: odp.Guarantee(RUN).delta(epsilon=-0.1)),
     Case(
         "Composing guarantees of different relations",
@@ -98,6 +101,14 @@ ACCOUNTING = [
     Case(
         "A target below what one run costs",
         lambda: odp.calibrate(target_epsilon=0.1, delta=1e-5, run=RUN, trials=odp.Geometric),
+    ),
+    Case("No mean in a plan", lambda: odp.selection_plan(RUN, means=[])),
+    Case("One mean that is not in a list", lambda: odp.selection_plan(RUN, means=3)),
+    Case("No law in a plan", lambda: odp.selection_plan(RUN, laws=[], density_bounds=[])),
+    Case("One law that is not in a list", lambda: odp.selection_plan(RUN, laws="poisson")),
+    Case(
+        "One pair of bounds that is not in a list",
+        lambda: odp.selection_plan(RUN, density_bounds=(0.5, 2)),
     ),
     Case("An unknown law in a plan", lambda: odp.selection_plan(RUN, laws=["uniform"])),
     Case(

@@ -14,7 +14,7 @@ from support import RUN, exactly, finished_study, objective, study_of
 
 import optuna_dp as odp
 from optuna_dp.errors import OptunaDPError
-from optuna_dp.protocol.plan import PLAN_KEY
+from optuna_dp.protocol.entries import PLAN
 
 from .error_case import Case
 from .junk import write
@@ -219,8 +219,8 @@ def _other_worker() -> None:
 
 def _damaged_plan() -> None:
     study = finished_study()
-    record = dict(study.trials[0].system_attrs[PLAN_KEY])
-    write(study, 0, PLAN_KEY, {**record, "slots": -1})
+    record = dict(study.trials[0].system_attrs[PLAN.key])
+    write(study, 0, PLAN.key, {**record, "slots": -1})
     odp.release(study, RUN, vouched="a test")
 
 
@@ -240,6 +240,11 @@ RELEASE = [
     Case("A run that no solver could draw", _unsolved_and_released),
     Case("A study that somebody has deleted", _deleted),
     Case("Something else than a study", lambda: odp.release("tuning.db", RUN)),
+    Case(
+        "Something else than a store of artifacts",
+        lambda: odp.release(finished_study(), RUN, artifact_store=3),
+    ),
+    Case("Recovering something else than a study", lambda: odp.recover(None)),
     Case("A study without trials", lambda: odp.release(study_of(odp.RandTuneSampler()), RUN)),
     Case("A study that has not finished", _unfinished),
     Case("A study of another sampler", _foreign),
@@ -272,6 +277,12 @@ UTILITIES = [
     Case("A utility that is no number", lambda: _utilities([0.5, "good", 0.5])),
     Case("Too few utilities", lambda: _utilities([0.5, 0.5])),
     Case("No parts", lambda: odp.partition(100, 0)),
+    Case(
+        "Candidates that share no hyperparameter",
+        lambda: odp.NoisyMaxSampler(
+            candidates=[{"x": 1}, {"y": 1}], epsilon=1.0, n_partitions=900
+        ),
+    ),
     Case(
         "An epsilon of 0",
         lambda: odp.ProposeTestSampler(n_partitions=100, epsilon=0.0),

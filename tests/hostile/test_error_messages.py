@@ -1,8 +1,13 @@
-"""Every kind of error is provoked, says what it should, and stands in the documentation."""
+"""Each error of one table is provoked through the public face, and says what is needed.
+
+That is the argument, what was found, what is allowed, and the next step. The refusals of a release
+stand in the documentation.
+"""
 
 from __future__ import annotations
 
 import inspect
+import pickle
 import re
 import warnings
 from typing import Any
@@ -44,6 +49,17 @@ def test_the_message_names_what_is_wrong_and_ends(case: Case) -> None:
     if isinstance(error, errors.UnsupportedEventError):
         assert type(error.event).__name__ in text
         assert "Describe it" in text
+
+
+@pytest.mark.parametrize("case", ALL, ids=[case.what for case in ALL])
+def test_an_error_keeps_its_kind_and_its_facts_on_the_way_to_another_process(case: Case) -> None:
+    error = provoke(case)
+    facts = {name: fact for name, fact in vars(error).items() if not callable(fact)}
+    copy = pickle.loads(pickle.dumps(error))
+    assert (type(copy), str(copy)) == (type(error), str(error))
+    assert {name: repr(fact) for name, fact in vars(copy).items() if name in facts} == {
+        name: repr(fact) for name, fact in facts.items()
+    }
 
 
 def test_every_error_class_is_among_them() -> None:

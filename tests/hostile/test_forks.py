@@ -16,9 +16,8 @@ from support import exactly, study_of
 
 import optuna_dp as odp
 from optuna_dp.errors import PlanError
-from optuna_dp.protocol.plan import PLAN_KEY
-from optuna_dp.protocol.records import SLOT_KEY
-from optuna_dp.utilities.exact_noise import DiscreteLaplace
+from optuna_dp.protocol.entries import PLAN, SLOT
+from optuna_dp.utilities.sparse_vector import DiscreteLaplace
 
 X = {"x": optuna.distributions.FloatDistribution(0.0, 1.0)}
 SAMPLERS: dict[str, Callable[[], Any]] = {
@@ -42,8 +41,8 @@ def draws(sampler: Any) -> dict[str, list[Any]]:
     drawn = runs[:3] if isinstance(sampler, odp.BudgetSampler) else runs
     return {
         "candidates": [t.params["x"] for t in drawn],
-        "tie-breaks": [t.system_attrs[SLOT_KEY]["tie_break"] for t in runs],
-        "nonce": [study.trials[0].system_attrs[PLAN_KEY]["nonce"]],
+        "tie-breaks": [t.system_attrs[SLOT.key]["tie_break"] for t in runs],
+        "nonce": [study.trials[0].system_attrs[PLAN.key]["nonce"]],
     }
 
 

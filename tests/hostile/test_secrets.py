@@ -13,14 +13,13 @@ import optuna
 import pytest
 from budget.budget_support import budget
 from optuna.trial import TrialState, create_trial
-from support import RUN, exactly, logged, study_of
+from support import RUN, logged, study_of
 
 import optuna_dp as odp
 from optuna_dp.errors import OptunaDPError
 from optuna_dp.evidence.reading import read_evidence
-from optuna_dp.evidence.statement_data import digest
-from optuna_dp.protocol.claims import CLAIM_KEY
-from optuna_dp.protocol.records import GATE_KEY, SLOT_KEY, SlotRecord, read_plan
+from optuna_dp.protocol.entries import BEYOND, CLAIMS, SLOT
+from optuna_dp.protocol.records import SlotRecord, read_plan
 from optuna_dp.protocol.waiting import Waiting
 from optuna_dp.releasing.callbacks import LOSS_LOGGER
 
@@ -59,7 +58,7 @@ def test_t_is_nowhere_that_somebody_else_looks(name: str) -> None:
             lambda trial: trial.suggest_float("x", 0, 1), callbacks=[odp.PrivacyCallback(RUN)]
         )
         found = odp.release(study, vouched="a test")
-    plan = read_plan(study._storage, study._study_id)
+    plan = read_plan(study)
     assert plan is not None
     slots = plan.slots
     assert slots == SECRET
@@ -78,65 +77,9 @@ def test_t_is_nowhere_that_somebody_else_looks(name: str) -> None:
     for where, texts in shown.items():
         for text in texts:
             assert not tells(text, slots), (where, text)
-    record = SlotRecord.from_json(study.trials[0].system_attrs[SLOT_KEY])
+    record = SlotRecord.from_json(study.trials[0].system_attrs[SLOT.key])
     assert str(record.tie_break) not in repr(record)
     assert plan.nonce not in "".join(text for texts in shown.values() for text in texts)
-
-
-SHOWN: dict[str, tuple[Callable[[], Any], str]] = {
-    "rand_tune": (
-        lambda: odp.RandTuneSampler(trials=odp.Geometric(mean=3), seed=31_415),
-        "RandTuneSampler(trials=Geometric(mean=3.0), seed=<given>)",
-    ),
-    "dp_hypo": (
-        lambda: odp.DPHyPOSampler(X, trials=odp.Geometric(mean=3)),
-        "DPHyPOSampler(search_space=['x'], trials=Geometric(mean=3.0), "
-        "density_bounds=(0.75, 2.0), schedule='batch', batch_size=1, startup_runs=1)",
-    ),
-    "budget": (
-        lambda: odp.BudgetSampler(PLAN, search_space=X),
-        f"BudgetSampler(plan={PLAN!r}, search_space=['x'])",
-    ),
-    "noisy_max": (
-        lambda: odp.NoisyMaxSampler(X, candidates=2, n_partitions=900, epsilon=1.0),
-        "NoisyMaxSampler(search_space=['x'], candidates=2, n_partitions=900, epsilon=1.0, "
-        "noise='exponential')",
-    ),
-    "propose_test": (
-        lambda: odp.ProposeTestSampler(
-            X,
-            proposer=optuna.samplers.TPESampler(),
-            n_partitions=90_000,
-            epsilon=0.2,
-            granularity=0.2,
-            resolve=0.3,
-        ),
-        "ProposeTestSampler(search_space=['x'], candidates=10, n_partitions=90000, epsilon=0.2, "
-        "granularity=0.2, lower_bound=0.0, variant='bounded', max_iterations=None, "
-        "proposer='TPESampler')",
-    ),
-    "callback": (
-        lambda: odp.PrivacyCallback(RUN, output_attributes=["a"]),
-        "PrivacyCallback(<Gaussian noise of 4 times the sensitivity>, delta=1e-05, "
-        "neighboring_relation='add_or_remove_one', output_attributes=['a'])",
-    ),
-    "pruner": (
-        lambda: odp.WithinTrialPruner(optuna.pruners.NopPruner()),
-        "WithinTrialPruner(NopPruner)",
-    ),
-    "guarantee": (
-        lambda: odp.selection_guarantee(RUN, odp.Geometric(mean=3), density_bounds=(0.5, 2)),
-        "Guarantee(<the best of T runs, T from Geometric(mean=3.0), drawn within [0.5, 2] of the "
-        "prior after seeing private outputs, each: Gaussian noise of 4 times the sensitivity>, "
-        "'add_or_remove_one')",
-    ),
-}
-
-
-@pytest.mark.parametrize("name", SHOWN)
-def test_objects_show_what_they_are(name: str) -> None:
-    make, words = SHOWN[name]
-    assert repr(make()) == words
 
 
 def refusals(study: optuna.Study) -> list[str]:
@@ -182,7 +125,7 @@ def told_while_it_starts(study: optuna.Study) -> None:
     storage, write = study._storage, study._storage.set_trial_system_attr
 
     def told(trial_id: int, key: str, value: Any) -> None:
-        if key == GATE_KEY:
+        if key == BEYOND.key:
             storage.set_trial_state_values(trial_id, TrialState.FAIL)
         write(trial_id, key, value)
 
@@ -219,7 +162,7 @@ def anothers(study: optuna.Study) -> None:
     study.add_trial(create_trial(state=TrialState.WAITING))
     trial = study.trials[-1]
     study._storage.set_trial_system_attr(
-        trial._trial_id, f"{CLAIM_KEY}:{trial.number}:other", "won"
+        trial._trial_id, f"{CLAIMS.prefix}{trial.number}:other", "won"
     )
     optuna.Trial(study, trial._trial_id)
 
@@ -274,57 +217,6 @@ def test_no_exception_warning_or_log_after_the_end_tells_t(what: int) -> None:
     said += [str(one.message) for one in warned]
     for number in range(SECRET - 1, SECRET + 9):
         assert not [text for text in said if re.search(rf"(?<![\w.-]){number}(?![\w.%-])", text)]
-
-
-def released() -> tuple[odp.Release, optuna.Study]:
-    study = study_of(odp.RandTuneSampler(trials=exactly(3)))
-    study.optimize(lambda trial: trial.suggest_float("x", 0, 1))
-    return odp.release(study, RUN, vouched="a test"), study
-
-
-def digest_of(data: dict[str, Any]) -> str:
-    """As a reader of the JSON computes it."""
-    content = {k: v for k, v in data.items() if k not in ("format", "version", "statement")}
-    statement = data["statement"]
-    return digest(statement["guarantee"], statement["design"], content)
-
-
-@pytest.mark.slow
-def test_the_statement_carries_a_digest_of_what_it_was_computed_from() -> None:
-    found, _ = released()
-    data = json.loads(json.dumps(found.to_json()))
-    assert data["statement"]["digest"] == digest_of(data)
-    assert data["statement"]["digest"] in found.statement()
-    assert released()[0].to_json()["statement"]["digest"] != data["statement"]["digest"]
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    "change",
-    [
-        lambda data: data["params"].update(x=0.123),
-        lambda data: data.update(value=0.99),
-        lambda data: data["attributes"].update(more=1),
-        lambda data: data.update(artifact_sha256="0" * 64),
-        lambda data: data["statement"]["guarantee"]["event"].update(policy="data"),
-        lambda data: data["statement"]["design"].update(sampler="DPHyPOSampler"),
-    ],
-)
-def test_a_statement_put_beside_something_else_does_not_fit(change: Any) -> None:
-    data = released()[0].to_json()
-    data = json.loads(json.dumps(data))
-    change(data)
-    assert data["statement"]["digest"] != digest_of(data)
-
-
-@pytest.mark.slow
-def test_training_on_top_changes_the_digest() -> None:
-    study = study_of(odp.RandTuneSampler(trials=exactly(3)))
-    study.optimize(lambda trial: trial.suggest_float("x", 0, 1))
-    found = odp.release(study, odp.pure_dp(0.1), vouched="a test")
-    whole = found.with_training(odp.pure_dp(0.1), artifact=b"model")
-    assert whole.to_json()["statement"]["digest"] != found.to_json()["statement"]["digest"]
-    assert digest_of(whole.to_json()) == whole.to_json()["statement"]["digest"]
 
 
 def numbers_that_tell(slots: int, done: int) -> set[int]:

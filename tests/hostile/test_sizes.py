@@ -67,13 +67,13 @@ def test_spaces_of_all_sizes_are_searched_stored_and_released(
 
 
 @pytest.mark.slow
-def test_a_thousand_utilities_fit_into_every_storage(tmp_path: Path) -> None:
+def test_utilities_of_many_partitions_fit_into_every_storage(tmp_path: Path) -> None:
     study = optuna.create_study(
         direction="maximize",
         storage=f"sqlite:///{tmp_path}/s.db",
-        sampler=odp.NoisyMaxSampler(candidates=2, n_partitions=2000, epsilon=1.0),
+        sampler=odp.NoisyMaxSampler(candidates=2, n_partitions=20_000, epsilon=1.0),
     )
-    scores = [i / 1999 for i in range(2000)]
+    scores = [i / 19_999 for i in range(20_000)]
 
     def objective(trial: Trial) -> float:
         trial.suggest_float("x", 0, 1)

@@ -5,14 +5,14 @@ from __future__ import annotations
 import math
 
 import numpy as np
+from whole_search import audit
 
 import optuna_dp as odp
 from optuna_dp.accounting.kinds.approximate import randomized_response
 from optuna_dp.attacks.policy_attack import strongest_policy_attack
-from optuna_dp.testing import audit
 from optuna_dp.utilities import DoublingPlan
 from optuna_dp.utilities.doubling import LoopState
-from optuna_dp.utilities.exact_noise import laplace_for
+from optuna_dp.utilities.sparse_vector import laplace_for
 from optuna_dp.utilities.utility_values import RESOLUTION
 
 from .attacked_runs import stage

@@ -18,10 +18,10 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from whole_search import Audit, audit
 
 from optuna_dp import validation
 from optuna_dp.errors import InvalidArgumentError
-from optuna_dp.testing.auditing import Audit, audit
 
 from .neighbours import Family, Pair
 

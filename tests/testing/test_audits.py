@@ -11,9 +11,9 @@ import math
 
 import numpy as np
 import pytest
+from whole_search import audit
 
 import optuna_dp as odp
-from optuna_dp.testing import audit
 from optuna_dp.utilities import DoublingPlan
 from optuna_dp.voting import VotePlan
 

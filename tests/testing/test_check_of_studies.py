@@ -89,23 +89,6 @@ def test_what_a_release_would_say_of_runs_with_a_budget(plan) -> None:
     assert "the training went on after run.spent" in str(report)
 
 
-@pytest.mark.parametrize("relation", ["add_or_remove_one", "replace_one"])
-def test_the_number_of_records_as_size_is_found_where_it_is_private(relation: Any) -> None:
-    def by_length(trial, data):
-        run = odp.fidelity(trial)
-        weights = train(trial.suggest_float("rate", 0.1, 1.0), data)
-        run.spent(recorded(simulated(run)))
-        records = len(data[1])
-        return run.score((data[0] @ weights > 0) == data[1], size=records)
-
-    plan = odp.plan_budget(
-        epsilon=3.0, records=SIZE, batch_size=4, epochs=1, pilots=0, neighboring_relation=relation
-    )
-    report = odp.check_objective(by_length, plan=plan, data=(X, Y))
-    sizes = [f.certain for f in report.findings if f.name == "size of the score"]
-    assert sizes == ([True] if relation == "add_or_remove_one" else [])
-
-
 PLAN = odp.plan_budget(epsilon=3.0, delta=1e-5, records=200, batch_size=40, epochs=1, pilots=0)
 PIXELS = np.random.default_rng(0).normal(size=(200, 4))
 LABELS = (PIXELS[:, 0] > 0).astype(int)

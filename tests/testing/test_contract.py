@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import optuna
 import pytest
+from sampler_contract import SamplerContract, exactly
 
 import optuna_dp as odp
-from optuna_dp.testing import SamplerContract
-from optuna_dp.testing.contract import exactly
 
 X = {"x": optuna.distributions.FloatDistribution(-1.0, 1.0)}
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from optuna_dp.cli import app
+from optuna_dp.cli.application import app
 from optuna_dp.testing.source_hints import hints_in_source
 
 FAULTS = {
@@ -189,6 +189,8 @@ def test_each_kind_is_a_hint_with_its_line(kind: str, line: str) -> None:
         "torch.manual_seed(secret)",
         "model.fit(x, y)",
         "torch.save(model.state_dict(), 'model.pt')",
+        "public = torch.load('public.pt')\nmodel.load_state_dict(public)",
+        "release = odp.release(study)\nmodel.load_state_dict(torch.load('curator.pt'))",
         "x = x / 16",
         "encoder = OneHotEncoder(categories=[PLACES])",
         "if len(np.unique(y)) < 2:\n    raise optuna.TrialPruned",
@@ -218,6 +220,14 @@ def test_a_training_loop_that_looks_at_its_score_is_a_hint(lines: str, kind: str
     (hint,) = hints_in_source(EPOCHS + lines)
     assert (hint.name, hint.certain) == (kind, False)
     assert "line 6" in hint.what
+
+
+def test_a_training_that_is_given_its_batch_size_is_read() -> None:
+    lines = EPOCHS + BEST + "model.load_state_dict(state)\n"
+    indented = "".join(f"    {line}\n" for line in lines.splitlines())
+    (hint,) = hints_in_source(f"def train(rate, batch):\n{indented}")
+    assert hint.name == "checkpoint"
+    assert hint.what.startswith("load_state_dict, weights kept on a condition (lines 7, 9).")
 
 
 @pytest.mark.parametrize(
