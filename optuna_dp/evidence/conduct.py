@@ -12,8 +12,8 @@ from optuna.trial import FrozenTrial, TrialState
 from optuna_dp.errors import InvalidArgumentError, ReleaseRefusedError
 from optuna_dp.evidence.preparation import person_of
 from optuna_dp.evidence.run_record import run_records
-from optuna_dp.optuna_internals import storage_of, study_id_of, trial_id_of
-from optuna_dp.protocol.records import trial_id_at
+from optuna_dp.protocol.entries import stored_trial, study_attributes
+from optuna_dp.protocol.records import trial_at
 from optuna_dp.training.judgement import NOT_CHECKED, WORDS, RunJudgement, has_output, judge
 from optuna_dp.training.prepared import AS_GIVEN, BY_SCHEMA
 from optuna_dp.training.run_endings import settle
@@ -91,7 +91,7 @@ class ConductWatch:
         settle(study, trial)
         if run is None:
             return ""
-        ended_trial = copy.copy(storage_of(study).get_trial(trial_id_of(trial)))
+        ended_trial = copy.copy(stored_trial(study, trial))
         ended_trial.state, ended_trial.values = state, values
         if not has_output(ended_trial):
             return ""
@@ -117,11 +117,10 @@ class ConductWatch:
         if not numbers:
             return ""
         self._doubted = [entry for entry in self._doubted if entry[0] != study.study_name]
-        storage = storage_of(study)
-        records = run_records(storage.get_study_system_attrs(study_id_of(study)))
+        records = run_records(study_attributes(study))
         names = tuple(name for record in records for name in record.output_attributes)
         for number in numbers:
-            trial = storage.get_trial(trial_id_at(study, number))
+            trial = trial_at(study, number)
             reason, fix = _against(judge(trial, run_of(number), names))
             if reason is not None:
                 return f"release() will refuse this study as it is. In a run, {reason} {fix}"

@@ -17,12 +17,12 @@ from optuna.trial import FrozenTrial, Trial
 from optuna_dp import polling
 from optuna_dp.errors import Described, InvalidArgumentError, PlanError
 from optuna_dp.evidence.procedures import procedure_of
-from optuna_dp.optuna_internals import storage_of, study_id_of
 from optuna_dp.preparation.range_query import RangeQuery
 from optuna_dp.preparation.schema import Schema
-from optuna_dp.protocol.records import read_plan
+from optuna_dp.protocol.entries import RANGES
+from optuna_dp.protocol.records import read_plan, trials_of
 from optuna_dp.training.fidelity import Fidelity
-from optuna_dp.training.trial_notes import RANGES, note, noted
+from optuna_dp.training.trial_notes import note, noted
 
 _LONGEST_WAIT = 600.0  # Seconds.
 _drawing = threading.Lock()
@@ -126,7 +126,7 @@ def _drawn(trial: Trial, schema: Schema, rows: Any, query: RangeQuery) -> Mappin
 
 
 def _query(trial: Trial) -> RangeQuery:
-    plan = read_plan(storage_of(trial.study), study_id_of(trial.study))
+    plan = read_plan(trial.study)
     query = None if plan is None else procedure_of(plan.design).ranges
     if query is None:
         raise PlanError(
@@ -141,7 +141,7 @@ _OURS: dict[str, Any] = {}
 
 def _drawn_or_ours(trial: Trial) -> Mapping[str, Any] | None:
     """Returns what was drawn; ``_OURS`` if this trial is to draw; None if an earlier one may."""
-    trials = storage_of(trial.study).get_all_trials(study_id_of(trial.study), deepcopy=False)
+    trials = trials_of(trial.study)
     for past_trial in trials:
         if past_trial.number <= trial.number and (ranges := noted(past_trial, RANGES)) is not None:
             return ranges

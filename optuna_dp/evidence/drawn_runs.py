@@ -23,10 +23,8 @@ from optuna_dp.evidence.run_record import RunRecord
 from optuna_dp.evidence.runs import Evidence
 from optuna_dp.evidence.slot_records import NEW_STUDY
 from optuna_dp.protocol.drawn_slots import draw_alone, may_agree
-from optuna_dp.protocol.pruners import PRUNED_KEY
+from optuna_dp.protocol.entries import DRAW, PRUNED_BY, SINGLE_DRAWS
 from optuna_dp.protocol.records import (
-    DRAW_KEY,
-    INDEPENDENT_KEY,
     SlotRecord,
     score,
     was_enqueued,
@@ -131,12 +129,12 @@ def _check_draw(
     record of its own. The rest is drawn again from the slot's record: a real number that another
     sampler has chosen is another one.
     """
-    draw = trial.system_attrs.get(DRAW_KEY, {"space": {}, "internal": {}})
+    draw = DRAW.of(trial, {"space": {}, "internal": {}})
     try:
         space = {name: json_to_distribution(text) for name, text in draw["space"].items()}
         internal = {name: float(value) for name, value in draw["internal"].items()}
         for name in trial.params.keys() - space.keys():
-            record_of_draw = trial.system_attrs.get(INDEPENDENT_KEY + name)
+            record_of_draw = SINGLE_DRAWS.named(name).of(trial)
             if record_of_draw is not None:
                 space[name] = json_to_distribution(record_of_draw["distribution"])
                 internal[name] = float(record_of_draw["internal"])
@@ -190,7 +188,7 @@ def _check_pruning(trial: FrozenTrial) -> None:
     if (
         trial.state == TrialState.PRUNED
         and trial.intermediate_values
-        and PRUNED_KEY not in trial.system_attrs
+        and not PRUNED_BY.is_in(trial)
     ):
         raise ReleaseRefusedError(
             "it was pruned, but not by a pruner that looks at one trial only.",

@@ -12,12 +12,14 @@ from optuna.trial import FrozenTrial, Trial
 
 from optuna_dp.errors import PlanError
 from optuna_dp.evidence.procedures import procedure_of
-from optuna_dp.optuna_internals import storage_of, study_id_of, trial_id_of
+from optuna_dp.optuna_internals import storage_of
+from optuna_dp.protocol import entries
 from optuna_dp.protocol.asking import BEYOND
+from optuna_dp.protocol.entries import ASKED
 from optuna_dp.protocol.plan import StudyPlan
-from optuna_dp.protocol.records import GATE_KEY, SlotRecord, ended, own_slot, read_plan
+from optuna_dp.protocol.records import SlotRecord, ended, own_slot, read_plan
 from optuna_dp.training.fidelity import Fidelity
-from optuna_dp.training.trial_notes import ASKED, note, noted
+from optuna_dp.training.trial_notes import note, noted, stored_trial
 
 
 def fidelity(trial: Trial | Any) -> Fidelity:
@@ -60,16 +62,15 @@ def fidelity(trial: Trial | Any) -> Fidelity:
             f"fidelity got a {type(trial).__name__}. Give it the trial that Optuna passes to the "
             "objective. To call an objective by hand, write one that takes a Fidelity."
         )
-    storage, study_id = storage_of(trial.study), study_id_of(trial.study)
-    plan = read_plan(storage, study_id)
+    plan = read_plan(trial.study)
     if plan is None:
         raise PlanError(
             "This study has no plan, so fidelity cannot say what a trial may spend. Make the "
             "study with sampler=BudgetSampler(plan_budget(...)). With optuna-dp check, give "
             "--plan."
         )
-    frozen = storage.get_trial(trial_id_of(trial))
-    if GATE_KEY in frozen.system_attrs:
+    frozen = stored_trial(trial)
+    if entries.BEYOND.is_in(frozen):
         raise optuna.TrialPruned(BEYOND)
     _check_began(frozen, plan)
     if ended(frozen):
@@ -85,7 +86,8 @@ def fidelity(trial: Trial | Any) -> Fidelity:
     run = replace(planned_run, trial=trial)
     if noted(frozen, ASKED) is None:
         # A fork has a copy of a study in memory, and what happens to one is not seen in the other.
-        home = {"process": os.getpid()} if isinstance(storage, InMemoryStorage) else {}
+        in_memory = isinstance(storage_of(trial.study), InMemoryStorage)
+        home = {"process": os.getpid()} if in_memory else {}
         note(trial, ASKED, **home)
     return run
 

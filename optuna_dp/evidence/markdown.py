@@ -1,14 +1,20 @@
-"""The privacy statement as a page to read, made of its JSON."""
+"""The privacy statement as a page to read, and as a sheet of questions, made of its JSON."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from itertools import count
 from statistics import NormalDist
 from typing import Any
 
+from optuna_dp.evidence.data_description import CAP_ROW, SAMPLING_ROW, UNIT_ROW
+from optuna_dp.evidence.facts import Fact, Status, enforced
+from optuna_dp.evidence.layout import counted, escaped, numbered, one_line, table, two_columns
+from optuna_dp.evidence.preparation import ROW as PREPARATION_ROW
+from optuna_dp.evidence.preparation import schema_section
 from optuna_dp.evidence.promises import Promise
+from optuna_dp.evidence.statement import VOUCHED_ROWS
+from optuna_dp.evidence.statement_data import MODEL_ROW
 from optuna_dp.numbers_shown import rounded_down, rounded_up
 
 _FALSE_ALARMS = 0.05
@@ -17,11 +23,10 @@ _SHOWN_PILOTS = 60
 _LONGEST_VALUE = 200  # Characters.
 # Times the number of records, from which on a delta is pointed out.
 _LARGEST_DELTA = 0.1
-_NOT_CHECKED, _NOT_STATED = "not checked", "not stated"
 # What a reviewer asks first.
 _FIRST_ROWS = (
-    *("What is protected", "Guarantee", "A record belongs to", "Who has several records"),
-    *("Planned for", "Model file", "Preparation", "Training", "Score"),
+    *("What is protected", "Guarantee", "A record belongs to", CAP_ROW, "Who has several records"),
+    *("Planned for", "Model file", PREPARATION_ROW, "Training", "Score"),
 )
 _WORDS = {
     "record": """\
@@ -38,47 +43,23 @@ change a sum before noise is added to it. The *curator* is who made this release
 _PROTECTED = {"record": "each record", "client": "each client as a whole"}
 
 
-@dataclass(frozen=True)
-class Page:
-    """What a statement says, before it is laid out.
-
-    Attributes:
-        data: The statement's JSON.
-        rows: Its table, by heading.
-        promises: What a person has to confirm.
-        protected_records: The number of protected records; None if none is known.
-        road: What the whole road from the records as they came is worth; empty if it is not known.
-        schema: A section on what was said to be public about the records; empty if nothing was.
-    """
-
-    data: Mapping[str, Any]
-    rows: Mapping[str, str]
-    promises: Sequence[Promise]
-    protected_records: int | None = None
-    road: str = ""
-    schema: str = ""
-
-
-def page_of(
-    data: Mapping[str, Any],
-    facts: Mapping[str, str],
-    promises: Sequence[Promise],
-    protected_records: int | None,
-    *,
-    road: str = "",
-    schema: str = "",
-) -> Page:
-    """Returns what a statement says.
+def facts_shown(data: Mapping[str, Any]) -> tuple[Fact, ...]:
+    """Returns the rows of the page: what follows from the statement's numbers, and its facts.
 
     Args:
         data: The statement's JSON.
-        facts: More rows of its table: on the procedure, and what the curator says of the data.
-        promises: What a person has to confirm.
-        protected_records: The public number of protected records; None if none is known.
-        road: What the whole road from the records as they came is worth; empty if not known.
-        schema: A section on what was said to be public about the records.
     """
-    records = data["content"].get("description", {}).get("records") or protected_records
+    stored = [Fact.from_json(record) for record in data["facts"]]
+    facts = {f.name: f for f in (*_of_numbers(data), *stored, *_of_content(data))}
+    order = dict.fromkeys([*(name for name in _FIRST_ROWS if name in facts), *facts])
+    return tuple(facts[name] for name in order)
+
+
+def _promises(data: Mapping[str, Any]) -> list[Promise]:
+    return [Promise.from_json(record) for record in data["assumptions"]]
+
+
+def _of_numbers(data: Mapping[str, Any]) -> list[Fact]:
     rows = {
         "What is protected": f"{_PROTECTED[data['unit']]}: the output hardly depends on "
         f"{data['protected']}",
@@ -86,29 +67,36 @@ def page_of(
         "Accounting": METHODS.get(data["method"], data["method"]),
         "How tight it is": _beside_the_attack(data),
         "What an attacker can tell": _detection(data),
-        "What delta means": _delta(data, records),
+        "What delta means": _delta(data),
         **_several_records(data),
         "Trust": data["trust"],
-        **facts,
+    }
+    return enforced({name: text for name, text in rows.items() if text})
+
+
+def _of_content(data: Mapping[str, Any]) -> list[Fact]:
+    rows = {
         "Ranges of the parameters": _ranges(data["content"]["distributions"]),
         "What is released": ", ".join(map(escaped, _released(data))),
-        "Model file": _model(data["content"]["artifact_sha256"]),
     }
-    order = [*(name for name in _FIRST_ROWS if name in rows), *rows]
-    shown = {name: rows[name] for name in dict.fromkeys(order) if rows[name]}
-    return Page(data, shown, promises, records, road, schema)
+    return enforced({name: text for name, text in rows.items() if text})
 
 
-def statement_markdown(page: Page) -> str:
-    """Returns a statement as Markdown a reviewer can read."""
-    data, rows = page.data, page.rows
+def statement_markdown(data: Mapping[str, Any]) -> str:
+    """Returns a statement as Markdown a reviewer can read.
+
+    Args:
+        data: The statement's JSON.
+    """
+    facts, promises = facts_shown(data), _promises(data)
+    open_points = _open_for_the_curator(facts, promises) + _persons(facts) + _large_delta(data)
     versions = escaped(", ".join(f"{name} {text}" for name, text in data["versions"].items()))
     return f"""# Privacy statement
 
-{_first_sentence(page)} The guarantee is for the whole procedure: every training run, every score
-and the choice among them.{_condition(rows)}
+{_first_sentence(data, promises)} The guarantee is for the whole procedure: every training run,
+every score and the choice among them.{_condition(facts)}
 
-{_paragraph(page.road)}{_open_for_the_curator(page)}{_persons(data, rows)}{_large_delta(page)}
+{_paragraph(_road(facts))}{open_points}
 
 `optuna-dp verify FILE --questions` prints what to ask before anything is published, and what to do
 if an answer is no. Nobody outside the project has reviewed the software that made this page yet.
@@ -125,8 +113,8 @@ which part the software compared or did. *Not checked*: only the curator's word 
 can write the file of this release can write all of these words. The study's storage shows whether
 they are true: a release made of it once more has the same SHA-256.
 
-{two_columns(rows)}
-{page.schema}
+{two_columns({fact.name: fact.text for fact in facts})}
+{schema_section(data["content"].get("spending", {}))}
 ## What it depends on
 
 What the software checked (otherwise it refuses the release):
@@ -135,7 +123,7 @@ What the software checked (otherwise it refuses the release):
 
 What the software cannot check, and the curator must confirm:
 
-{numbered([promise.text for promise in page.promises])}
+{numbered([promise.text for promise in promises])}
 
 ## What is covered, and what is not
 
@@ -170,55 +158,50 @@ The software defends against whoever reads the release, against faults, and agai
 mistakes. It does not defend against a program that goes around its interface on purpose."""
 
 
-def questions_markdown(page: Page) -> str:
+def questions_markdown(data: Mapping[str, Any]) -> str:
     """Returns a sheet of questions to the owner of the data, with space for answers.
 
-    It has what no software can answer: rows that the curator left open or vouched for, and one
-    question for each promise.
+    It has what no software can answer: one question for each fact that nobody stated, that the
+    curator stated or that nothing has checked, and one for each promise.
+
+    Args:
+        data: The statement's JSON.
     """
-    data, rows = page.data, page.rows
-    open_rows = [
-        name
-        for name, text in rows.items()
-        if _NOT_STATED in text and not text.startswith("vouched for")
+    facts, promises = facts_shown(data), _promises(data)
+    asked_by_promises = {name for promise in promises for name in promise.facts}
+    vouched = [
+        fact
+        for fact in facts
+        if fact.status in (Status.STATED, Status.NOT_CHECKED)
+        and fact.name not in asked_by_promises
     ]
-    vouched = {
-        name: text
-        for name, text in rows.items()
-        if name.startswith("Vouched for") or text.startswith("vouched for")
-    }
     parts = {
         "Not stated": [
-            f"{_OPEN_QUESTIONS.get(name, f'What is to be said of *{name}*?')} (row *{name}*)"
-            for name in open_rows
+            _QUESTIONS.get(fact.name, f"What is to be said of *{fact.name}*? (row *{fact.name}*)")
+            for fact in facts
+            if fact.status is Status.NOT_STATED
         ],
         "Vouched for by the curator": [
-            f"Is it right what the row *{name}* says: "
-            f'"{_one_line(text.removeprefix("vouched for: "))}"?'
-            for name, text in vouched.items()
+            f'Is it right what the row *{fact.name}* says: "{one_line(str(fact.value))}"?'
+            for fact in vouched
         ]
         + (["Does each of these rows fit the promises below? " + _CONTRADICTION] * bool(vouched)),
         "Promises": [
             f"{promise.question} (promise {i}{f'; {promise.place}' if promise.place else ''})"
-            for i, promise in enumerate(page.promises, start=1)
+            for i, promise in enumerate(promises, start=1)
+        ],
+        "Values that are released besides": [
+            f"Was {escaped(name)} computed without the records, or charged for? (part *What was "
+            "released*)"
+            for name in data["content"]["attributes"]
+            if name not in (*_WITH_OWN_PLACE, "values")
+        ],
+        "The file itself": [
+            "Did somebody other than its author release the study once more from its storage "
+            "(`optuna-dp release`; this costs nothing), with the SHA-256 above? Nothing else "
+            "shows that the words *checked*, *enforced* and *compared* are the software's own."
         ],
     }
-    parts["Values that are released besides"] = [
-        f"Was {escaped(name)} computed without the records, or charged for? (part *What was "
-        "released*)"
-        for name in data["content"]["attributes"]
-        if name not in (*_WITH_OWN_PLACE, "values")
-    ]
-    parts["The file itself"] = [
-        "Did somebody other than its author release the study once more from its storage "
-        "(`optuna-dp release`; this costs nothing), with the SHA-256 above? Nothing else shows "
-        "that the words *checked*, *enforced* and *compared* are the software's own."
-    ]
-    if _has_unknown_persons(data, rows):
-        parts["Not stated"].append(
-            "How many records may one person have at most? (row *A record belongs to*; "
-            "`optuna-dp verify FILE --cap N` says what the guarantee is for such a person)"
-        )
     numbers = count(1)
     sections = [
         f"## {heading}\n\n"
@@ -245,7 +228,7 @@ stated, or there may be no guarantee. Nothing of this release is published until
 what else was done with the records and what that costs. If nobody knows it, nothing of it can be
 published.
 
-{_LINES.join(sections)}
+{_BLANK_LINE.join(sections)}
 
 The reviewer signs that each question above has an answer of a named person, and that nothing is
 known which contradicts one.
@@ -254,7 +237,7 @@ Signed by the reviewer: ______________________________  Date: ______________
 """
 
 
-_LINES = "\n\n"
+_BLANK_LINE = "\n\n"
 _CONTRADICTION = (
     "A row that says, for example, that the records were scaled by their own range, or chosen by "
     "their values, is true and contradicts a promise all the same."
@@ -266,29 +249,33 @@ _ANSWER = """
    How it is known: _____________________________________________________
 
    Name: ______________________________  Date: ______________"""
-_OPEN_QUESTIONS = {
-    "Model file": "Which file is the model that is to be published, with its SHA-256, and is it "
-    "the one that the run of this release trained? (If no model is published, say so.)",
-    "Data": "Which data set is it, in which version, and how many records has it?",
-    "Owner of the data": "Who answers for the data?",
-    "Purpose": "What is the result for?",
-    "A record belongs to": "Whose record is one record (a person's, a visit's, a transaction's)?",
-    "Sampling as performed": "How were the batches really drawn: each record independently, as "
-    "the statement says, or shuffled?",
+# Of facts that nobody stated.
+_QUESTIONS = {
+    MODEL_ROW: "Which file is the model that is to be published, with its SHA-256, and is it the "
+    "one that the run of this release trained? (If no model is published, say so.) (row *Model "
+    "file*)",
+    "Data": "Which data set is it, in which version, and how many records has it? (row *Data*)",
+    "Owner of the data": "Who answers for the data? (row *Owner of the data*)",
+    "Purpose": "What is the result for? (row *Purpose*)",
+    UNIT_ROW: "Whose record is one record (a person's, a visit's, a transaction's)? (row *A "
+    "record belongs to*)",
+    CAP_ROW: "How many records may one person have at most? (row *Records of one person*; "
+    "`optuna-dp verify FILE --cap N` says what the guarantee is for such a person)",
+    SAMPLING_ROW: "How were the batches really drawn: each record independently, as the "
+    "statement says, or shuffled? (row *Sampling as performed*)",
 }
 
 
-def _first_sentence(page: Page) -> str:
+def _first_sentence(data: Mapping[str, Any], promises: Sequence[Promise]) -> str:
     """Returns what is guaranteed, and under which condition."""
-    data = page.data
     if data["epsilon"] is None:
         return (
             "The released output of this hyperparameter search has **no finite privacy guarantee**"
             f",\nwith respect to {data['protected']}."
         )
     return (
-        f"If the {_counted(len(page.promises), 'promise')} below hold"
-        f"{'s' if len(page.promises) == 1 else ''}, the released output of this hyperparameter "
+        f"If the {counted(len(promises), 'promise')} below hold"
+        f"{'s' if len(promises) == 1 else ''}, the released output of this hyperparameter "
         f"search is\n**differentially private with {_bounds(data)},\n"
         f"with respect to {data['protected']}."
     )
@@ -298,49 +285,45 @@ def _paragraph(text: str) -> str:
     return f"{text}\n\n" if text else ""
 
 
-def _counted(number: int, noun: str) -> str:
-    return f"{number} {noun}{'' if number == 1 else 's'}"
+def _named(facts: Sequence[Fact], status: Status) -> list[str]:
+    return [fact.name for fact in facts if fact.status is status]
 
 
-def _condition(rows: Mapping[str, str]) -> str:
+def _condition(facts: Sequence[Fact]) -> str:
     """Returns which rows the first sentence depends on that no software has checked, if any."""
-    names = [name for name, text in rows.items() if _NOT_CHECKED in name or _NOT_CHECKED in text]
+    names = _named(facts, Status.NOT_CHECKED)
     if not names:
         return ""
-    row_names = (
-        f"{'row' if len(names) == 1 else 'rows'} {', '.join(f'*{name}*' for name in names)}"
-    )
     return (
         "\n\n**This is true only if the curator is right** in what no software has checked: the "
-        f"{row_names}."
+        f"{'row' if len(names) == 1 else 'rows'} {', '.join(f'*{name}*' for name in names)}."
     )
 
 
-def _open_for_the_curator(page: Page) -> str:
+def _open_for_the_curator(facts: Sequence[Fact], promises: Sequence[Promise]) -> str:
     """Returns one line that names what the statement leaves to the curator."""
     parts = []
-    for mark in (_NOT_STATED, _NOT_CHECKED):
-        names = [name for name, text in page.rows.items() if mark in text]
+    for status in (Status.NOT_STATED, Status.NOT_CHECKED):
+        names = _named(facts, status)
         if names:
-            parts.append(f"{_counted(len(names), 'row')} {mark} (*{', '.join(names)}*)")
-    parts.append(f"{_counted(len(page.promises), 'promise')} to confirm")
+            parts.append(f"{counted(len(names), 'row')} {status.value} (*{', '.join(names)}*)")
+    parts.append(f"{counted(len(promises), 'promise')} to confirm")
     return f"**Open for the curator:** {', '.join(parts)}."
 
 
-def plain_open_points(page: Page) -> str:
-    """Returns what the statement leaves open and what speaks against it, without Markdown."""
-    text = _open_for_the_curator(page) + _large_delta(page)
+def plain_open_points(data: Mapping[str, Any]) -> str:
+    """Returns what the statement leaves open and what speaks against it, without Markdown.
+
+    Args:
+        data: The statement's JSON.
+    """
+    text = _open_for_the_curator(facts_shown(data), _promises(data)) + _large_delta(data)
     return text.replace("**", "").replace("*", "").replace("\n\n", " ")
 
 
-def _has_unknown_persons(data: Mapping[str, Any], rows: Mapping[str, str]) -> bool:
-    """Returns whether it is open how many records a person may have."""
-    return data["unit"] == "record" and _NOT_STATED in rows.get("A record belongs to", "")
-
-
-def _persons(data: Mapping[str, Any], rows: Mapping[str, str]) -> str:
+def _persons(facts: Sequence[Fact]) -> str:
     """Returns what a reader has to know if it is open how many records a person may have."""
-    if not _has_unknown_persons(data, rows):
+    if CAP_ROW not in _named(facts, Status.NOT_STATED):
         return ""
     return (
         "\n\n**One record may not be one person.** The curator has not said how many records one "
@@ -349,21 +332,55 @@ def _persons(data: Mapping[str, Any], rows: Mapping[str, str]) -> str:
     )
 
 
-def _large_delta(page: Page) -> str:
+def _large_delta(data: Mapping[str, Any]) -> str:
     """Returns what a reader has to know of a delta that promises nothing."""
-    records = page.protected_records
-    if records is None or page.data["delta"] * records < _LARGEST_DELTA:
+    records, delta = data["protected_records"], data["delta"]
+    if records is None or delta * records < _LARGEST_DELTA:
         return ""
     return (
         f"\n\n**Delta is too large.** Times the {records:,} protected records it is "
-        f"{page.data['delta'] * records:.2g}, and it should be far below 1. Publishing one record "
+        f"{delta * records:.2g}, and it should be far below 1. Publishing one record "
         "as it is would satisfy a delta of one over their number."
     )
 
 
-def numbered(sentences: Sequence[str]) -> str:
-    """Returns a numbered list in Markdown."""
-    return "\n".join(f"{i}. {text}" for i, text in enumerate(sentences, start=1))
+def _road(facts: Sequence[Fact]) -> str:
+    """Returns what the whole road is worth, from the records as they came to the released score.
+
+    Args:
+        facts: The statement's facts. Empty text if they say nothing of trainings.
+    """
+    statuses = {fact.name: fact.status for fact in facts}
+    if "Training" not in statuses:
+        return ""
+    preparation = statuses.pop(PREPARATION_ROW, Status.NOT_CHECKED)
+    parts = {statuses.get(name, Status.ENFORCED) for name in ("Training", "Score")}
+    is_done_here = parts == {Status.ENFORCED} and not set(VOUCHED_ROWS) & statuses.keys()
+    if preparation is Status.NOT_CHECKED:
+        then = (
+            "From the tensors on the software did everything itself"
+            if is_done_here
+            else "What came after stands in the rows *Training* and *Score*"
+        )
+        return (
+            "**From ready-made tensors on.** How the records became tensors is *as given*: the "
+            "curator's word. A scaler, an encoder or a filling of gaps that was fitted on the "
+            f"records is not in this epsilon. {then}."
+        )
+    if not is_done_here:
+        return (
+            "**The software prepared the records, and did not do all that followed.** The rows "
+            f"*{PREPARATION_ROW}*, *Training* and *Score* say which part it did."
+        )
+    if preparation is Status.ENFORCED:
+        return (
+            "**The whole road is enforced**, from the table to the score: the software encoded "
+            "each record by what is public, trained and scored."
+        )
+    return (
+        "**The whole road is enforced, but for a function of the curator's** that prepared the "
+        "rows. It was tried on made-up rows, and prepared each by itself."
+    )
 
 
 def _beside_the_attack(data: Mapping[str, Any]) -> str:
@@ -392,7 +409,7 @@ def _bounds(data: Mapping[str, Any]) -> str:
     epsilon = group["epsilon"]
     bound = "no finite epsilon" if epsilon is None else f"epsilon = {rounded_up(epsilon)}"
     return (
-        f"{bound} and {delta} for each {_one_line(group['unit'])}** with\nup to "
+        f"{bound} and {delta} for each {one_line(group['unit'])}** with\nup to "
         f"{group['records']} records, and with {for_a_record} for one record"
     )
 
@@ -409,7 +426,7 @@ def plain_guarantee(data: Mapping[str, Any]) -> str:
     epsilon = group["epsilon"]
     bound = "no finite epsilon is known" if epsilon is None else f"epsilon = {rounded_up(epsilon)}"
     return (
-        f"{stated}; {bound} at the same delta for one {_one_line(group['unit'])} with "
+        f"{stated}; {bound} at the same delta for one {one_line(group['unit'])} with "
         f"{group['records']} records"
     )
 
@@ -421,17 +438,17 @@ def _detection(data: Mapping[str, Any]) -> str:
         return ""
     normal = NormalDist()
     power = min(normal.cdf(normal.inv_cdf(_FALSE_ALARMS) + mu) + tail, 1.0)
-    unit = _PROTECTED[data["unit"]].removeprefix("each ").removesuffix(" as a whole")
     return (
-        f"suppose that an attacker knows everything except whether a given {unit} is in the "
-        f"data, and is wrong for at most {100 * _FALSE_ALARMS:.0f} % of absent ones (false "
+        f"suppose that an attacker knows everything except whether a given {data['unit']} is in "
+        f"the data, and is wrong for at most {100 * _FALSE_ALARMS:.0f} % of absent ones (false "
         "alarms). Then the attacker detects a present one in at most "
         f"{rounded_up(100 * power, 1)} % of cases "
         f"(guessing detects {100 * _FALSE_ALARMS:.0f} %)"
     )
 
 
-def _delta(data: Mapping[str, Any], records: int | None) -> str:
+def _delta(data: Mapping[str, Any]) -> str:
+    records = data["protected_records"]
     chance = f"the bound by epsilon fails with a probability of roughly {data['delta']:g}"
     if records is None:
         return f"{chance}. It should be far below one over the number of records"
@@ -444,7 +461,7 @@ def _gaussian(data: Mapping[str, Any]) -> str:
     if gaussian_dp["mu"] is None:
         return ""
     mu = rounded_up(gaussian_dp["mu"], 3)
-    unit = _PROTECTED[data["unit"]].removeprefix("each ")
+    unit = f"{data['unit']} as a whole" if data["unit"] == "client" else data["unit"]
     return f"""
 **In one number:** {mu}. To find out whether a {unit} is in the data is at least as hard as to tell
 from one draw which of two normal distributions it came from. Both have variance one, and their
@@ -483,21 +500,10 @@ def range_in_words(record: Mapping[str, Any]) -> str:
     return f"{kind}{about['low']:g} to {about['high']:g}{step}{scale}"
 
 
-def _model(sha256: str | None) -> str:
-    if sha256 is None:
-        return (
-            f"{_NOT_STATED}: this page is about no particular file "
-            "(optuna_dp.release(artifact_store=) names one by its SHA-256)"
-        )
-    return (
-        f"the one whose SHA-256 is {sha256} (`optuna-dp verify FILE --artifact MODEL` compares it)"
-    )
-
-
 def _released(data: Mapping[str, Any]) -> list[str]:
     """Returns names of what is released; pilots by their number."""
     pilots = len(data["content"]["attributes"].get("pilots") or ())
-    words = {"attribute 'pilots'": f"the outputs of {_counted(pilots, 'pilot')}" if pilots else ""}
+    words = {"attribute 'pilots'": f"the outputs of {counted(pilots, 'pilot')}" if pilots else ""}
     return [words.get(name, name) for name in data["released"] if words.get(name, name)]
 
 
@@ -514,7 +520,7 @@ def _values(content: Mapping[str, Any]) -> str:
         rows["model file"] = f"SHA-256 {content['artifact_sha256']}"
     if not rows:
         return "No hyperparameters and no score."
-    return two_columns(rows, "| released | value |")
+    return two_columns(rows, ("released", "value"))
 
 
 # Attributes that the page shows elsewhere.
@@ -532,30 +538,25 @@ def _pilots(content: Mapping[str, Any]) -> str:
         return ""
     names = list(dict.fromkeys(name for pilot in pilots for name in pilot["params"] or {}))
     heads = ["pilot", "rung", *map(escaped, names), "score", "ended"]
-    lines = [_line(heads), "|" + "---|" * len(heads)]
+    lines = []
     for number, pilot in enumerate(pilots[:_SHOWN_PILOTS], start=1):
         params = [escaped(repr(pilot["params"][n])) if n in pilot["params"] else "" for n in names]
         scores = ", ".join(repr(value) for value in pilot["values"] or ()) or "none"
         end = _ENDS.get(pilot["state"], escaped(pilot["state"].lower()))
-        lines.append(_line([str(number), str(pilot["rung"] + 1), *params, scores, end]))
+        lines.append([str(number), str(pilot["rung"] + 1), *params, scores, end])
     unlisted_count = len(pilots) - _SHOWN_PILOTS
     more = f"\nThe other {unlisted_count} are in the JSON.\n" if unlisted_count > 0 else ""
-    table = "\n".join(lines)
     return f"""
 ## What was released of the pilots
 
 These are the runs before the last one. All of them are charged for in the guarantee, those that
 failed too. Their models are not released.
 
-{table}
+{table(heads, lines)}
 {more}"""
 
 
 _ENDS = {"COMPLETE": "with a score", "FAIL": "failed", "PRUNED": "pruned"}
-
-
-def _line(cells: Sequence[str]) -> str:
-    return f"| {' | '.join(map(_cell, cells))} |"
 
 
 def _rdp_in_words(rdp: Mapping[str, Any]) -> str:
@@ -567,7 +568,7 @@ def _rdp_in_words(rdp: Mapping[str, Any]) -> str:
 **Rényi differential privacy**, for reviewers who use it. Converted to epsilon and delta, this
 table is looser than the guarantee above.
 
-{two_columns(rows, "| order | epsilon |")}"""
+{two_columns(rows, ("order", "epsilon"))}"""
 
 
 METHODS = {
@@ -579,27 +580,3 @@ METHODS = {
     "pure": "pure differential privacy",
     "profile": "privacy loss distributions",
 }
-
-
-def two_columns(rows: Mapping[str, str], heads: str = "| | |") -> str:
-    """Returns a table in Markdown."""
-    lines = [f"| {_cell(name)} | {_cell(text)} |" for name, text in rows.items()]
-    return "\n".join([heads, "|---|---|", *lines])
-
-
-def escaped(text: str) -> str:
-    """Returns a text of the curator's, or a name, without the marks that Markdown knows."""
-    return "".join(f"\\{c}" if c in _MARKS else c for c in text)
-
-
-# What makes bold text, links, code and HTML; "|" is for a table's cells.
-_MARKS = "\\`*[]<>"
-
-
-def _cell(text: str) -> str:
-    return text.replace("|", "\\|").replace("\n", " ")
-
-
-def _one_line(text: str) -> str:
-    """Returns a curator's words without line breaks, which could make them look like ours."""
-    return " ".join(text.split())

@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from optuna_dp.errors import OptunaDPError
-from optuna_dp.evidence.markdown import escaped, two_columns
+from optuna_dp.evidence.data_description import CAP_ROW, UNIT_ROW
+from optuna_dp.evidence.facts import Fact, Status, weakest
+from optuna_dp.evidence.layout import escaped, two_columns
 from optuna_dp.evidence.promises import BEFORE_THE_RUNS, Promise
-from optuna_dp.preparation.schema import Schema
-from optuna_dp.training.judgement import ENFORCED
 from optuna_dp.training.prepared import AS_GIVEN, BY_ROW, BY_SCHEMA, WORDS
 
 ROW = "Preparation"
@@ -19,6 +19,11 @@ _SENTENCES = {
     BY_ROW: "prepared row by row (tried on made-up rows): a function of the curator's made the "
     "tensors. Each made-up row gave alone what it gave among others",
     AS_GIVEN: "as given: how the tensors were made is the curator's word",
+}
+_STATUSES = {
+    BY_SCHEMA: Status.ENFORCED,
+    BY_ROW: Status.COMPARED,
+    AS_GIVEN: Status.NOT_CHECKED,
 }
 _PUBLIC_SCHEMA = Promise(
     "Every range and every list under *What was said to be public about the records* is public: "
@@ -46,27 +51,30 @@ def words_of(spending: Mapping[str, Any]) -> set[str]:
     return {words} if words in WORDS else {AS_GIVEN}
 
 
-def preparation_row(spending: Mapping[str, Any]) -> dict[str, str]:
-    """Returns the statement's row on the preparation.
+def preparation_fact(spending: Mapping[str, Any]) -> list[Fact]:
+    """Returns how the records became tensors; nothing where no run has a word on it.
 
     Args:
         spending: What is known of runs, as releases have it.
     """
-    counts = spending.get("preparation")
+    counts, word = spending.get("preparation"), _of_release(spending)
     if isinstance(counts, Mapping):
         runs = spending.get("runs")
         text = "; ".join(
-            f"{_SENTENCES[word]} ({counts[word]} of {runs} runs)"
-            for word in WORDS
-            if word in counts
+            f"{_SENTENCES[kind]} ({counts[kind]} of {runs} runs)"
+            for kind in WORDS
+            if kind in counts
         )
+        status = weakest(_STATUSES[kind] for kind in words_of(spending))
+    elif counts == AS_GIVEN:
+        text, status = f"{_SENTENCES[AS_GIVEN]}, in every run", _STATUSES[AS_GIVEN]
     elif counts in WORDS:
-        text = f"{_SENTENCES[counts]}, in every run"
-        if counts != AS_GIVEN:
-            text = f"{_SENTENCES[_of_release(spending)]}. In every run it was one of *by schema* "
-            text += "and *prepared row by row*"
+        text = (
+            f"{_SENTENCES[word]}. In every run it was one of *by schema* and *prepared row by row*"
+        )
+        status = _STATUSES[word]
     else:
-        return {}
+        return []
     notes = _notes(spending)
     if notes.get("word") == BY_ROW:
         outside = ", ".join(map(str, notes.get("outside") or ())) or "nothing"
@@ -75,7 +83,7 @@ def preparation_row(spending: Mapping[str, Any]) -> dict[str, str]:
             f"holds from outside: {escaped(outside)}"
         )
         text += "; how that was made is the curator's word" if notes.get("outside") else ""
-    return {ROW: text}
+    return [Fact(ROW, text, status)]
 
 
 def promises_of(spending: Mapping[str, Any]) -> tuple[Promise, ...]:
@@ -84,50 +92,7 @@ def promises_of(spending: Mapping[str, Any]) -> tuple[Promise, ...]:
     return (
         *((BEFORE_THE_RUNS,) if AS_GIVEN in words else ()),
         *((_PUBLIC_SCHEMA,) if words != {AS_GIVEN} else ()),
-        *((_OUTSIDE,) if BY_ROW in words else ()),
-    )
-
-
-def road(spending: Mapping[str, Any]) -> str:
-    """Returns what the whole road is worth, from the records as they came to the released score.
-
-    Args:
-        spending: What is known of runs; empty if nothing is.
-    """
-    if "training" not in spending:
-        return ""
-    words = words_of(spending)
-    is_done_here = "vouched" not in spending and "vouched_in_runs" not in spending
-    is_done_here &= all(
-        set(spending.get(part) or {ENFORCED}) == {ENFORCED}
-        if isinstance(spending.get(part), Mapping)
-        else spending.get(part) in (None, ENFORCED)
-        for part in ("training", "score")
-    )
-    if AS_GIVEN in words:
-        then = (
-            "From the tensors on the software did everything itself"
-            if is_done_here
-            else "What came after stands in the rows *Training* and *Score*"
-        )
-        return (
-            "**From ready-made tensors on.** How the records became tensors is *as given*: the "
-            "curator's word. A scaler, an encoder or a filling of gaps that was fitted on the "
-            f"records is not in this epsilon. {then}."
-        )
-    if not is_done_here:
-        return (
-            "**The software prepared the records, and did not do all that followed.** The rows "
-            f"*{ROW}*, *Training* and *Score* say which part it did."
-        )
-    if words == {BY_SCHEMA}:
-        return (
-            "**The whole road is enforced**, from the table to the score: the software encoded "
-            "each record by what is public, trained and scored."
-        )
-    return (
-        "**The whole road is enforced, but for a function of the curator's** that prepared the "
-        "rows. It was tried on made-up rows, and prepared each by itself."
+        *((_OUTSIDE,) if BY_ROW in {*words, _of_release(spending)} else ()),
     )
 
 
@@ -141,9 +106,12 @@ def schema_section(spending: Mapping[str, Any]) -> str:
     parts = []
     for noun, data in (("column", notes.get("schema")), ("prepared column", notes.get("then"))):
         if data is not None:
+            # Lazy: only statements about records with a schema need it.
+            from optuna_dp.preparation.schema import Schema
+
             words = Schema.from_json(data).words().items()
             rows = {escaped(name): escaped(text) for name, text in words}
-            parts.append(two_columns(rows, f"| {noun} | what was said to be public |"))
+            parts.append(two_columns(rows, (noun, "what was said to be public")))
     if not parts:
         return ""
     tables = "\n\n".join(parts)
@@ -162,17 +130,37 @@ def contradiction(spending: Mapping[str, Any]) -> str:
     return "" if section or AS_GIVEN in words else "records were prepared by a schema, and none is"
 
 
-def persons(content: Mapping[str, Any]) -> tuple[str | None, int | None, bool]:
-    """Returns whose record a record is, how many one has at most, and whether that is enforced.
+def persons(content: Mapping[str, Any]) -> tuple[str | None, int | None]:
+    """Returns whose record a record is, and how many one has at most; None where not known.
 
     Args:
         content: What is released, with what is known of the runs and what the curator said.
     """
     description = content.get("description", {})
+    person = _person(content)
+    if person is not None:
+        return description.get("unit") or str(person["unit"]), person["most"]
+    return description.get("unit"), description.get("cap")
+
+
+def person_facts(content: Mapping[str, Any]) -> list[Fact]:
+    """Returns whose record a record is, where the software used no more records of a person.
+
+    They take the place of what the curator said.
+    """
+    person = _person(content)
+    if person is None:
+        return []
+    unit, most = persons(content)
+    return [
+        Fact(UNIT_ROW, f"enforced: one {escaped(str(unit))}", Status.ENFORCED),
+        Fact(CAP_ROW, f"enforced: {most} of each at most were used", Status.ENFORCED),
+    ]
+
+
+def _person(content: Mapping[str, Any]) -> Mapping[str, Any] | None:
     person = content.get("spending", {}).get("person")
-    if isinstance(person, Mapping):
-        return description.get("unit") or str(person["unit"]), person["most"], True
-    return description.get("unit"), description.get("cap"), False
+    return person if isinstance(person, Mapping) else None
 
 
 def person_of(prepared: Sequence[Mapping[str, Any]]) -> dict[str, Any]:

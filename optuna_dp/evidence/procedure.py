@@ -146,10 +146,6 @@ class Procedure(ABC):
             return "Some of its runs have not ended."  # How many is a way to learn T.
         return ""
 
-    def progress(self, ended_runs: int) -> str:
-        """Returns which run has ended, in words that keep secrets; ``ended_runs`` counts all."""
-        return "a run"
-
     def warning(self, runs: Sequence[FrozenTrial]) -> str:
         """Returns what the curator should know of the runs so far; empty if there is nothing."""
         return ""

@@ -1,32 +1,60 @@
 """The private procedures by name: how their studies are checked, and what statements say of them.
 
-A study's plan names its procedure. The core has two. Each part adds its own in its ``part.py``
-(:mod:`optuna_dp.parts`), and brings two files, ``procedure.py`` and ``statement.py``.
+A study's plan names its procedure by a word of this table, which is closed. A new procedure is a
+row of it, and brings two files, ``procedure.py`` and ``statement.py``.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
-from optuna_dp import parts
+from optuna_dp import by_name
 from optuna_dp.errors import ReleaseRefusedError
 from optuna_dp.evidence.procedure import Procedure
 from optuna_dp.evidence.statement import Description
-from optuna_dp.parts import ProcedureEntry
 from optuna_dp.protocol.plan import Design
 
 if TYPE_CHECKING:
     from optuna_dp.accounting.guarantee import Guarantee
 
-# Entry points, so that a release depends on the code of its own procedure only.
-_CORE = {
-    "budget": ProcedureEntry(
+
+class _Entry(NamedTuple):
+    """A private procedure: how its studies are judged, and what statements say of them.
+
+    Attributes:
+        description: The :class:`~optuna_dp.evidence.statement.Description`.
+        procedure: The :class:`~optuna_dp.evidence.procedure.Procedure`; None if the procedure
+            takes place without a study.
+        guarantee: For a procedure without a study: a function of its design that returns the
+            guarantee.
+    """
+
+    description: by_name.Entry
+    procedure: by_name.Entry | None = None
+    guarantee: by_name.Entry | None = None
+
+
+# Loaded when they are used, so that a release depends on the code of its own procedure only.
+_PROCEDURES = {
+    "budget": _Entry(
         procedure="optuna_dp.budget.procedure:Budget",
         description="optuna_dp.budget.statement:BudgetDescription",
     ),
-    "private_selection": ProcedureEntry(
+    "noisy_max": _Entry(
+        procedure="optuna_dp.utilities.procedure:UtilityChoice",
+        description="optuna_dp.utilities.statement:UtilityDescription",
+    ),
+    "private_selection": _Entry(
         procedure="optuna_dp.private_selection.procedure:PrivateSelection",
         description="optuna_dp.private_selection.statement:SelectionDescription",
+    ),
+    "propose_test": _Entry(
+        procedure="optuna_dp.utilities.procedure:UtilityChoice",
+        description="optuna_dp.utilities.statement:UtilityDescription",
+    ),
+    "vote": _Entry(
+        description="optuna_dp.voting.statement:VoteDescription",
+        guarantee="optuna_dp.voting.statement:guarantee_of_design",
     ),
 }
 
@@ -36,13 +64,13 @@ def procedure_of(design: Design) -> Procedure:
     entry = _entry(design)
     if entry.procedure is None:
         raise _refusal(design, "takes place without a study.", "Start a new study.")
-    procedure: Procedure = parts.load(entry.procedure)(design)
+    procedure: Procedure = by_name.load(entry.procedure)(design)
     return procedure
 
 
 def description_of(design: Design) -> Description:
     """Returns what statements say of results of this design; refuses an unknown procedure."""
-    description: Description = parts.load(_entry(design).description)()
+    description: Description = by_name.load(_entry(design).description)()
     return description
 
 
@@ -51,7 +79,7 @@ def guarantee_without_study(design: Design) -> Guarantee | None:
     entry = _entry(design)
     if entry.guarantee is None:
         return None
-    guarantee: Guarantee = parts.load(entry.guarantee)(design)
+    guarantee: Guarantee = by_name.load(entry.guarantee)(design)
     return guarantee
 
 
@@ -60,9 +88,8 @@ def releases_all_runs(design: Design) -> bool:
     return _entry(design).procedure is not None and procedure_of(design).releases_all_runs
 
 
-def _entry(design: Design) -> ProcedureEntry:
-    procedures = {**parts.table("procedures"), **_CORE}
-    entry: ProcedureEntry | None = procedures.get(design.procedure)
+def _entry(design: Design) -> _Entry:
+    entry = _PROCEDURES.get(design.procedure)
     if entry is None:
         raise _refusal(
             design,

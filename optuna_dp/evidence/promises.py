@@ -7,21 +7,28 @@ data whether it does, and names the place in the statement that the question is 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
+
+from optuna_dp.json_records import Record
 
 
 @dataclass(frozen=True)
-class Promise:
+class Promise(Record):
     """One thing that the guarantee depends on and no software can check.
 
     Attributes:
         text: What holds, in one or more sentences.
         question: The same as a question to the owner of the data. "Yes" confirms the promise.
         place: The rows or the part of the statement that it is about; empty if no row is.
+        facts: Names of facts that nothing has checked and that its question asks about.
     """
+
+    described_as: ClassVar[str] = "An assumption of the statement"
 
     text: str
     question: str
     place: str = ""
+    facts: tuple[str, ...] = ()
 
 
 # Of several procedures.
@@ -80,6 +87,7 @@ BEFORE_THE_RUNS = Promise(
     "pretrained on private records otherwise.",
     "Was each record prepared by itself, with public numbers only: no means, ranges, vocabulary "
     "or feature choice computed from all records, and no model pretrained on them?",
+    facts=("Preparation",),
 )
 PRIVATE_FAILURES = Promise(
     "Whether a run fails or is pruned depends on the records only through what is charged for, "

@@ -17,7 +17,7 @@ from optuna_dp.evidence.procedures import procedure_of
 from optuna_dp.evidence.runs import Evidence, Run
 from optuna_dp.evidence.slot_records import check_direction, slot_record, way_on
 from optuna_dp.protocol.plan import StudyPlan
-from optuna_dp.protocol.records import checked_study, vouched_unstarted
+from optuna_dp.protocol.records import checked_study
 from optuna_dp.protocol.snapshot import StudySnapshot
 
 
@@ -84,7 +84,7 @@ def evidence_from(snapshot: StudySnapshot) -> Evidence:
     check_direction(study, plan)
     slots = procedure.runs_among(snapshot.trials, plan)
     procedure.check_origin(slots)
-    vouched_trials = vouched_unstarted(snapshot.attributes, plan.nonce)
+    vouched_trials = snapshot.confirmed
     runs = []
     for trial in slots:
         record = slot_record(trial, plan, vouched_trials)

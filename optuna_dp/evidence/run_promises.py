@@ -60,6 +60,7 @@ def what_a_run_is(spending: Mapping[str, Any], rows: tuple[str, ...]) -> Promise
         text,
         _QUESTIONS[worst].format(rows=rows_say),
         f"{'rows' if len(places) > 1 else 'row'} {_listed(places)}",
+        facts=tuple(places),
     )
 
 

@@ -16,13 +16,13 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from optuna_dp.errors import InvalidArgumentError, OptunaDPError, ReleaseRefusedError
 from optuna_dp.json_records import Record, stored
+from optuna_dp.protocol.entries import RUN_COSTS
 from optuna_dp.protocol.plan import canonical_json
 from optuna_dp.validation import open_unit
 
 if TYPE_CHECKING:
-    from optuna.storages import BaseStorage
+    from optuna.study import Study
 
-_KEY = "optuna_dp:run:"
 ONE_COST = (
     "Give every worker the same PrivacyCallback. If the cost of runs differs on purpose, state "
     "optuna_dp.worst_case(...) of all costs."
@@ -141,10 +141,10 @@ class RunRecord(Record):
         )
 
 
-def write_run_record(storage: BaseStorage, study_id: int, record: RunRecord) -> None:
+def write_run_record(study: Study, record: RunRecord) -> None:
     """Writes a record; writing the same one again changes nothing."""
     data = record.to_json()
-    storage.set_study_system_attr(study_id, _KEY + _digest(data), data)
+    RUN_COSTS.named(_digest(data)).write(study, data)
 
 
 def run_records(attrs: Mapping[str, Any]) -> list[RunRecord]:
@@ -153,8 +153,8 @@ def run_records(attrs: Mapping[str, Any]) -> list[RunRecord]:
     Raises:
         ReleaseRefusedError: If a record is corrupted.
     """
-    records = {key: value for key, value in sorted(attrs.items()) if key.startswith(_KEY)}
-    if any(key != _KEY + _digest(value) for key, value in records.items()):
+    records = dict(sorted(RUN_COSTS.of(attrs).items()))
+    if any(digest != _digest(value) for digest, value in records.items()):
         raise ReleaseRefusedError(
             "The record of the run's event is corrupted: it is not what was written.",
             fix="Start a new study.",

@@ -10,10 +10,9 @@ from optuna.trial import FrozenTrial
 from optuna_dp.errors import PlanError, ReleaseRefusedError
 from optuna_dp.json_records import RESTORE
 from optuna_dp.protocol.claims import CLAIMED_TWICE, SPENT_TWICE, claimed_twice
+from optuna_dp.protocol.entries import SLOT, UNSTARTED
 from optuna_dp.protocol.plan import StudyPlan
 from optuna_dp.protocol.records import (
-    SLOT_KEY,
-    UNSTARTED_KEY,
     SlotRecord,
     did_nothing,
     direction_of,
@@ -53,10 +52,8 @@ def slot_record(
     """
     if claimed_twice(trial):
         raise ReleaseRefusedError(CLAIMED_TWICE, trial_number=trial.number, fix=SPENT_TWICE)
-    data = trial.system_attrs.get(SLOT_KEY)
-    never_began = (
-        UNSTARTED_KEY in trial.system_attrs or trial.number in vouched_trials or not ended(trial)
-    )
+    data = SLOT.of(trial)
+    never_began = UNSTARTED.is_in(trial) or trial.number in vouched_trials or not ended(trial)
     if data is None and did_nothing(trial):
         if never_began:
             return None  # Still open, or a failed run: its slot is spent, the lowest outcome.

@@ -1,4 +1,4 @@
-"""Base of the texts that statements have about a procedure."""
+"""Base of what statements say about a procedure."""
 
 from __future__ import annotations
 
@@ -6,20 +6,35 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from optuna_dp.evidence.markdown import escaped
+from optuna_dp.evidence.data_description import SAMPLING_ROW
+from optuna_dp.evidence.facts import Fact, Status
+from optuna_dp.evidence.layout import escaped, one_line
 from optuna_dp.evidence.promises import FINAL_TRAINING, Promise
 from optuna_dp.evidence.record_counts import RecordCounts
 from optuna_dp.protocol.plan import Design
+from optuna_dp.training.judgement import COMPARED, ENFORCED, NOT_CHECKED
 
 if TYPE_CHECKING:
     from optuna_dp.accounting.guarantee import Guarantee
 
-# Where every training is enforced, the statement knows how records were sampled.
-SAMPLING_ENFORCED = (
-    "enforced: each record joined each step independently, with the planned chance (Poisson "
-    "sampling)"
-)
-SAMPLING_ROW = "Sampling as performed"
+# What a curator vouched for, at the release and in an objective.
+VOUCHED_ROW = "Vouched for by the curator, not checked"
+VOUCHED_IN_RUNS_ROW = "Vouched for in runs, not checked"
+VOUCHED_ROWS = (VOUCHED_ROW, VOUCHED_IN_RUNS_ROW)
+# What is said of sampling, clipping, noise and steps, and of scores.
+TRAININGS = {
+    ENFORCED: "enforced: this package drew the batches, clipped each record's gradient, added the "
+    "noise and took the steps",
+    COMPARED: "compared: what the training's own accountant recorded is within the plan; how the "
+    "training used the data is the curator's word",
+    NOT_CHECKED: "not checked: the curator's word",
+}
+SCORES = {
+    ENFORCED: "enforced: this package computed it record by record and added the noise",
+    COMPARED: "compared: this package added the noise to one value for each record; how the "
+    "values were computed is the curator's word",
+    NOT_CHECKED: "not checked: the curator's word",
+}
 RELATIONS = {
     "add_or_remove_one": "adding or removing one record",
     "replace_one": "replacing one record by another",
@@ -51,8 +66,22 @@ class Description(ABC):
     not_covered: str = NOT_COVERED
 
     @abstractmethod
-    def facts(self, design: Design, guarantee: Guarantee) -> dict[str, str]:
-        """Returns what the statement says of the procedure, by heading."""
+    def facts(self, design: Design, guarantee: Guarantee) -> list[Fact]:
+        """Returns what was planned.
+
+        Args:
+            design: The design of the study.
+            guarantee: The guarantee of the search, without a final training.
+        """
+
+    def facts_of_release(self, design: Design, content: Mapping[str, Any]) -> list[Fact]:
+        """Returns what happened.
+
+        Args:
+            design: The design of the study.
+            content: What is released, with what is known of the runs ("spending").
+        """
+        return []
 
     @abstractmethod
     def promises(self, design: Design, content: Mapping[str, Any]) -> tuple[Promise, ...]:
@@ -87,20 +116,60 @@ class Description(ABC):
         """
         return ""
 
-    def facts_of_release(self, design: Design, content: Mapping[str, Any]) -> dict[str, str]:
-        """Returns what it says of what happened, from what is released, by heading."""
-        return {}
 
-
-def sampling_row(content: Mapping[str, Any], is_enforced: bool) -> dict[str, str]:
-    """Returns the row on how records were sampled, where the software drew every batch.
+def sampling_fact(content: Mapping[str, Any]) -> Fact:
+    """Returns how records were sampled, where the software drew the batches of every run.
 
     Args:
         content: What is released, with what the curator said of the sampling.
-        is_enforced: Whether the software drew the batches of every run.
     """
-    if not is_enforced:
-        return {}
     own_words = content.get("description", {}).get("sampling")
-    remark = f". In the curator's words: {escaped(own_words)}" if own_words else ""
-    return {SAMPLING_ROW: SAMPLING_ENFORCED + remark}
+    remark = f". In the curator's words: {escaped(one_line(own_words))}" if own_words else ""
+    sentence = (
+        "enforced: each record joined each step independently, with the planned chance (Poisson "
+        "sampling)"
+    )
+    return Fact(SAMPLING_ROW, sentence + remark, Status.ENFORCED)
+
+
+def step_facts(spending: Mapping[str, Any]) -> list[Fact]:
+    """Returns the arithmetic of the released run's training, where the software did it.
+
+    Args:
+        spending: What is known of runs, as releases have it.
+    """
+    step = spending.get("step")
+    if not isinstance(step, Mapping):
+        return []
+    remark = (
+        ""
+        if step["reproducible"]
+        else ". The device computes other bits of a gradient each time, so that a gradient does "
+        "not depend on the other records could not be tested"
+    )
+    text = (
+        "enforced: each gradient was clipped to the norm "
+        f"{step['clipping_norm']:g} and rounded to a grid of {step['units']:,} units in that "
+        "norm; gradients were added as whole numbers, without error; the noise is from "
+        f"{step['generator']}'s generator, rounded to the grid; {step['physical_batch']} "
+        "gradients at most were computed at a time. The numbers are those of the released run"
+        f"{remark}"
+    )
+    return [Fact("Sums and noise", text, Status.ENFORCED)]
+
+
+def vouched_facts(spending: Mapping[str, Any]) -> list[Fact]:
+    """Returns the curator's reasons why the guarantee covers the runs, as far as there are any.
+
+    Args:
+        spending: What is known of runs, as releases have it.
+    """
+    reasons = {
+        VOUCHED_IN_RUNS_ROW: "; ".join(spending.get("vouched_in_runs", [])),
+        VOUCHED_ROW: spending.get("vouched", ""),
+    }
+    return [
+        Fact(name, escaped(one_line(text)), Status.NOT_CHECKED)
+        for name, text in reasons.items()
+        if text
+    ]

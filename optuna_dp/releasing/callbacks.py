@@ -21,12 +21,12 @@ from optuna_dp.evidence.run_record import (
     write_run_record,
 )
 from optuna_dp.evidence.slot_records import slot_record
-from optuna_dp.numbers_shown import rounded_up
-from optuna_dp.optuna_internals import is_in_optimize_loop, storage_of, study_id_of
-from optuna_dp.protocol.ended_runs import ended_from_start
+from optuna_dp.numbers_shown import rounded_down, rounded_up, significant_up
+from optuna_dp.optuna_internals import is_in_optimize_loop
+from optuna_dp.protocol.entries import study_attributes
 from optuna_dp.protocol.plan import StudyPlan
-from optuna_dp.protocol.records import below_number, ended
-from optuna_dp.releasing.reminders import ProgressLine, Reminder, say_what_is_open
+from optuna_dp.protocol.records import below_number, ended, score
+from optuna_dp.releasing.reminders import looks_exact, missing_facts, warn_of_scores
 from optuna_dp.validation import open_unit
 
 if TYPE_CHECKING:
@@ -39,6 +39,8 @@ if TYPE_CHECKING:
 _logger = logging.getLogger("optuna_dp")
 # Below Optuna's own logger, so that its handler shows the line and its verbosity hides it.
 LOSS_LOGGER = "optuna.optuna_dp"
+# Of how many runs scores are compared after each; release compares all of them.
+_COMPARED_SCORES = 100
 _ONE_COMPUTES = threading.Lock()  # Of threads that need the same epsilon.
 
 
@@ -70,10 +72,6 @@ class PrivacyCallback:
             ``"add_or_remove_one"``.
         output_attributes: User attributes of a trial that are part of the run's private output
             (for example a calibrated threshold) and may be released with the winner.
-        show_progress: Show one line that says that a run has ended and what is guaranteed, and
-            take it away with the last run. Unlike Optuna's own bar it needs no ``n_trials``. It
-            counts pilots ("pilot 5 of 20"); where the number of runs is secret, it neither counts
-            nor leaves a trace of how many there were.
 
     Raises:
         InvalidArgumentError: If an argument is not allowed.
@@ -102,18 +100,14 @@ class PrivacyCallback:
         delta: float | None = None,
         neighboring_relation: str | None = None,
         output_attributes: Sequence[str] = (),
-        show_progress: bool = False,
     ) -> None:
         self._delta = None if delta is None else open_unit("delta", delta)
         self._relation = neighboring_relation
         self._output_attributes = output_attributes
         # What runs cost, unless the study's plan says it.
         self._stated = None if run is None else self._record_of(run, 1e-5, "add_or_remove_one")
-        self._progress = ProgressLine() if show_progress else None
         self._epsilons: dict[str, float] = {}  # By the design's fingerprint.
-        self._asked_about: set[str] = set()  # By the plan's nonce.
-        self._logged: set[tuple[str, bool]] = set()  # By the plan's nonce; whether it was the end.
-        self._reminder = Reminder()
+        self._said: set[tuple[str, str]] = set()  # By the plan's nonce: what was said of a study.
         # By the plan's nonce: how many runs, from the first on, were checked after they had ended.
         self._checked: dict[str, int] = {}
 
@@ -137,38 +131,96 @@ class PrivacyCallback:
         record = self._record_for(procedure)
         snapshot = opened_study.snapshot
         self._record_cost(study, snapshot.attributes, record, ran=trial.number < plan.slots)
-        trials = snapshot.trials
-        slots = below_number(trials, plan.slots)
-        # Said now, not when all runs have been charged for. Runs that have ended do not change.
-        checked_runs = self._checked.get(plan.nonce, 0)
-        ended_runs = min(ended_from_start(study, trials), len(slots))
-        procedure.check_origin(slots[min(checked_runs, ended_runs) :])
-        self._checked = {plan.nonce: ended_runs}
+        slots = below_number(snapshot.trials, plan.slots)
+        open_runs = [number for number, slot in enumerate(slots) if not ended(slot)]
+        first_open = open_runs[0] if open_runs else len(slots)
+        self._check(opened_study, trial, slots, first_open, record)
+        ended_count = len(slots) - len(open_runs)
+        is_over = ended_count == plan.slots
+        self._say(opened_study, record, ended_count, is_first=trial.number == 0, is_over=is_over)
+        self._warn(opened_study, slots)
+        if is_over and is_in_optimize_loop(study):
+            study.stop()
+
+    def _check(
+        self,
+        opened_study: OpenedStudy,
+        trial: FrozenTrial,
+        slots: Sequence[FrozenTrial],
+        first_open: int,
+        record: RunRecord,
+    ) -> None:
+        """Refuses what a release would refuse: now, and not when all runs have been charged for.
+
+        Runs that have ended do not change, so each below ``first_open`` is checked once.
+        """
+        plan, procedure = opened_study.plan, opened_study.procedure
+        procedure.check_origin(slots[min(self._checked.get(plan.nonce, 0), first_open) :])
+        self._checked = {plan.nonce: first_open}
         if procedure.runs_among([trial], plan):
             procedure.check_run(trial, slot_record(trial, plan))
             procedure.check_spending(trial, record)
         procedure.check_beside(trial, slots)
-        total_ended = ended_runs + sum(map(ended, slots[ended_runs:]))
-        is_over = total_ended == plan.slots
+
+    def _say(
+        self,
+        opened_study: OpenedStudy,
+        record: RunRecord,
+        ended_count: int,
+        *,
+        is_first: bool,
+        is_over: bool,
+    ) -> None:
+        """Says what is guaranteed: once after the first run, and once after the last.
+
+        A line for each run, or for each worker that had one, could be counted. The two lines are
+        there whatever the number of runs.
+        """
+        plan, procedure = opened_study.plan, opened_study.procedure
         epsilon = self._epsilon(procedure, record)
-        epsilon_text = (
-            "no finite epsilon" if math.isinf(epsilon) else f"epsilon {rounded_up(epsilon, 3)}"
+        text = "no finite epsilon" if math.isinf(epsilon) else f"epsilon {rounded_up(epsilon, 3)}"
+        _logger.debug("%d of %d runs have ended: %s.", ended_count, plan.slots, text)
+        logger = optuna.logging.get_logger(LOSS_LOGGER)
+        if not logger.isEnabledFor(logging.INFO):
+            return
+        words = (
+            "%s run has ended. The release is guaranteed %s at delta %g (%s), however many runs "
+            "there are."
+            if procedure.runs_are_private
+            else "%s candidate has been evaluated. The choice is guaranteed %s at delta %g (%s). "
+            "The evaluations themselves are not private."
         )
-        _logger.debug("%d of %d runs have ended: %s.", total_ended, plan.slots, epsilon_text)
-        # A line for each run, or for each worker that had one, could be counted. These two lines
-        # are there whatever the number of runs.
-        if trial.number == 0:
-            self._log_loss(plan, procedure, record, epsilon_text, is_over=False)
-        if is_over:
-            self._log_loss(plan, procedure, record, epsilon_text, is_over=True)
-            self._log_what_is_open(study, plan)
-        if self._progress is not None:
-            self._progress.show(
-                procedure.progress(total_ended), epsilon_text, record.delta, is_over
+        for is_due, which in ((is_first, "A"), (is_over, "The last")):
+            if is_due and self._is_new(plan, which):
+                renyi = renyi_in_words(procedure.guarantee(record), record.delta)
+                logger.info(words, which, text, record.delta, renyi)
+        # A description cannot change once the study is released.
+        names = missing_facts(opened_study.snapshot.attributes) if is_over else []
+        if names and self._is_new(plan, "missing facts"):
+            logger.info(
+                "Before the release, say what a reviewer looks for first: odp.describe(study, "
+                "%s). odp.release(study, artifact_store=...) names the model's file.",
+                ", ".join(f"{name}=..." for name in names),
             )
-        self._reminder.look(procedure, plan, slots)
-        if is_over and is_in_optimize_loop(study):
-            study.stop()
+
+    def _warn(self, opened_study: OpenedStudy, slots: Sequence[FrozenTrial]) -> None:
+        """Warns once if runs fail together, and once if scores look as without noise."""
+        plan, procedure = opened_study.plan, opened_study.procedure
+        words = procedure.warning(slots)
+        if words and self._is_new(plan, "failures"):
+            _logger.warning(words)
+        if (plan.nonce, "scores") in self._said or not procedure.runs_are_private:
+            return  # Utilities have no noise, and are not released.
+        scores = [score(trial) for trial in slots[-_COMPARED_SCORES:] if ended(trial)]
+        words = looks_exact([value for value in scores if value is not None])
+        if words and self._is_new(plan, "scores"):
+            warn_of_scores(words)
+
+    def _is_new(self, plan: StudyPlan, what: str) -> bool:
+        """Returns whether something is said of a study for the first time."""
+        is_new = (plan.nonce, what) not in self._said
+        self._said.add((plan.nonce, what))
+        return is_new
 
     def guarantee(self, study: Study) -> Guarantee:
         """Returns what is guaranteed of the study's release, from its first run on.
@@ -190,46 +242,12 @@ class PrivacyCallback:
                 cost of a run is recorded in it.
         """
         if not isinstance(study, Study):
-            raise InvalidArgumentError("study", type(study).__name__, "it must be an Optuna study")
+            raise InvalidArgumentError("study", study, "it must be an Optuna study")
         opened = _opened(study)
         procedure = opened.procedure
         record = self._record_for(procedure)
         _check_same_cost(record, run_records(opened.snapshot.attributes))
         return procedure.guarantee(record)
-
-    def _log_loss(
-        self,
-        plan: StudyPlan,
-        procedure: Procedure,
-        record: RunRecord,
-        epsilon_text: str,
-        *,
-        is_over: bool,
-    ) -> None:
-        """Says what the whole study costs, once after the first run and once after the last."""
-        logger = optuna.logging.get_logger(LOSS_LOGGER)
-        line = (plan.nonce, is_over)
-        if line in self._logged or not logger.isEnabledFor(logging.INFO):
-            return
-        self._logged.add(line)
-        # Lazy: only this line needs Renyi divergences.
-        from optuna_dp.releasing.renyi_shown import renyi_in_words
-
-        loss = renyi_in_words(procedure.guarantee(record), record.delta)
-        words = (
-            "%s run has ended. The release is guaranteed %s at delta %g (%s), however many runs "
-            "there are."
-            if procedure.runs_are_private
-            else "%s candidate has been evaluated. The choice is guaranteed %s at delta %g (%s). "
-            "The evaluations themselves are not private."
-        )
-        logger.info(words, "The last" if is_over else "A", epsilon_text, record.delta, loss)
-
-    def _log_what_is_open(self, study: Study, plan: StudyPlan) -> None:
-        """Says once what a reviewer will look for: lines that come again would count runs."""
-        if plan.nonce not in self._asked_about:
-            self._asked_about.add(plan.nonce)
-            say_what_is_open(study, optuna.logging.get_logger(LOSS_LOGGER))
 
     def _record_of(self, run: Any, delta: float, relation: str) -> RunRecord:
         """What runs cost, with these where the arguments leave something open."""
@@ -243,40 +261,32 @@ class PrivacyCallback:
     def _record_for(self, procedure: Procedure) -> RunRecord:
         """What runs of a study cost: as its plan says, else as this callback does."""
         plan_record = procedure.own_record()
-        if plan_record is not None and self._stated is not None and procedure.runs_are_private:
+        if plan_record is not None and self._stated is not None:
             raise PlanError(
                 "The study's plan already says what runs cost. Give study.optimize a "
                 "PrivacyCallback() without a run."
-            )
-        if plan_record is not None and self._stated is not None:
-            raise PlanError(
-                f"In a study of {procedure.design.sampler} only the choice costs, and the "
+                if procedure.runs_are_private
+                else f"In a study of {procedure.design.sampler} only the choice costs, and the "
                 "study's plan says how much. Give study.optimize a PrivacyCallback() without a "
                 "run. Add the final training with release(study).with_training(event)."
             )
         procedure.check_outputs(self._output_attributes, None)
-        is_fixed = plan_record is not None and procedure.runs_are_private
-        if (
-            plan_record is not None
-            and is_fixed
-            and self._relation not in (None, plan_record.neighboring_relation)
-        ):
-            # Before anything is written: a record of it would spoil the release.
-            raise PlanError(
-                f"The study's plan has neighboring_relation={plan_record.neighboring_relation!r}, "
-                f"not {self._relation!r}. Leave out neighboring_relation."
-            )
-        if plan_record is not None:
-            return self._record_of(
-                plan_record.event, plan_record.delta, plan_record.neighboring_relation
-            )
-        if self._stated is None:
+        if plan_record is None:
+            if self._stated is not None:
+                return self._stated
             raise PlanError(
                 "The cost of one run is not known. Give study.optimize a PrivacyCallback(run), "
                 "for example with run=optuna_dp.dp_sgd(...). Or use "
                 "BudgetSampler(plan_budget(...)), whose plan knows the cost."
             )
-        return self._stated
+        planned_relation = plan_record.neighboring_relation
+        if procedure.runs_are_private and self._relation not in (None, planned_relation):
+            # Before anything is written: a record of it would spoil the release.
+            raise PlanError(
+                f"The study's plan has neighboring_relation={planned_relation!r}, "
+                f"not {self._relation!r}. Leave out neighboring_relation."
+            )
+        return self._record_of(plan_record.event, plan_record.delta, planned_relation)
 
     def _record_cost(
         self, study: Study, books: Mapping[str, Any], record: RunRecord, *, ran: bool
@@ -286,11 +296,10 @@ class PrivacyCallback:
         Each worker writes before it looks, so of two that differ at least one sees the other. What
         is written stays, though it spoils the release: a run has taken place under each.
         """
-        storage, study_id = storage_of(study), study_id_of(study)
         records = run_records(books)
         if not any(record.says_the_same(r) for r in records) and (ran or not records):
-            write_run_record(storage, study_id, record)
-            records = run_records(storage.get_study_system_attrs(study_id))
+            write_run_record(study, record)
+            records = run_records(study_attributes(study))
         spoilt = " This study cannot be released any more: start a new one." if ran else ""
         _check_same_cost(record, records, spoilt)
 
@@ -301,6 +310,26 @@ class PrivacyCallback:
             if key not in self._epsilons:
                 self._epsilons[key] = procedure.guarantee(record).epsilon(record.delta)
             return self._epsilons[key]
+
+
+def renyi_in_words(guarantee: Guarantee, delta: float) -> str:
+    """Returns the Renyi divergence at the order that suits ``delta`` best, rounded up.
+
+    A function of the guarantee and delta alone.
+    """
+    # Start-up time: only these words need Renyi divergences.
+    import numpy as np
+
+    from optuna_dp.accounting.rdp_curves import DEFAULT_ORDERS, best_order
+
+    curve = guarantee.rdp()
+    order = best_order(DEFAULT_ORDERS, curve, delta)
+    if order is None:
+        return "no finite Renyi divergence is known"
+    divergence = float(curve[np.searchsorted(DEFAULT_ORDERS, order)])
+    # Divergences grow with the order, so an order that is shown rounded is rounded down.
+    shown_order = rounded_down(order).rstrip("0").rstrip(".")
+    return f"Renyi divergence at most {significant_up(divergence)} at order {shown_order}"
 
 
 def _opened(study: Study) -> OpenedStudy:

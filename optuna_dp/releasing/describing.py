@@ -6,11 +6,11 @@ import datetime
 from typing import TYPE_CHECKING
 
 from optuna_dp.errors import InvalidArgumentError
+from optuna_dp.evidence.data_description import DataDescription, read_description
 from optuna_dp.evidence.procedures import description_of
 from optuna_dp.evidence.reading import open_study
-from optuna_dp.optuna_internals import storage_of, study_id_of
-from optuna_dp.protocol.records import DESCRIPTION_KEY, RELEASED_KEY, checked_study
-from optuna_dp.releasing.data_description import DataDescription, read_description
+from optuna_dp.protocol.entries import DESCRIPTION, RELEASED, study_attributes
+from optuna_dp.protocol.records import checked_study
 
 if TYPE_CHECKING:
     from optuna.study import Study
@@ -63,7 +63,7 @@ def describe(
         >>> "Ward 7, release 2, 20,000 records" in release.statement()
         True
     """
-    storage, study_id = storage_of(checked_study(study)), study_id_of(study)
+    checked_study(study)
     facts = {
         "dataset": dataset,
         "records": records,
@@ -75,7 +75,7 @@ def describe(
         "trust": trust,
         "purpose": purpose,
     }
-    stored_description = read_description(storage.get_study_system_attrs(study_id))
+    stored_description = read_description(study_attributes(study))
     stored_facts = {} if stored_description is None else stored_description.to_json()
     description = DataDescription(
         **{**stored_facts, **{k: v for k, v in facts.items() if v is not None}}
@@ -94,14 +94,14 @@ def describe(
                 "Give the number of all protected records, those that are scored included, or "
                 "make a new plan.",
             )
-    if RELEASED_KEY in storage.get_study_system_attrs(study_id):
+    if RELEASED.read(study) is not None:
         raise InvalidArgumentError(
             "study",
             study.study_name,
             "it must not have been released: the statement of that release stands",
             "Describe a study before its release.",
         )
-    storage.set_study_system_attr(study_id, DESCRIPTION_KEY, description.to_json())
+    DESCRIPTION.write(study, description.to_json())
 
 
 def _without_article(unit: str) -> str:

@@ -10,29 +10,29 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 from optuna_dp.errors import InvalidArgumentError, ReleaseRefusedError
+from optuna_dp.evidence.data_description import DataDescription, read_description
 from optuna_dp.evidence.procedure import Asked
 from optuna_dp.evidence.procedures import description_of, procedure_of
 from optuna_dp.evidence.reading import evidence_from
 from optuna_dp.evidence.record_counts import RecordCounts
 from optuna_dp.evidence.run_record import RunRecord, read_run_record, write_run_record
 from optuna_dp.evidence.runs import Evidence
-from optuna_dp.optuna_internals import storage_of, study_id_of
+from optuna_dp.optuna_internals import storage_of
+from optuna_dp.protocol.entries import RELEASED
 from optuna_dp.protocol.plan import Design
-from optuna_dp.protocol.records import RELEASED_KEY, checked_study, own_slot
-from optuna_dp.protocol.snapshot import StudySnapshot
+from optuna_dp.protocol.records import checked_study, own_slot
+from optuna_dp.protocol.snapshot import OtherStudy, StudySnapshot, other_studies
 from optuna_dp.protocol.storage_errors import clear_storage_errors, storage_failure
-from optuna_dp.releasing.data_description import DataDescription, read_description
 from optuna_dp.releasing.release import Release
 from optuna_dp.releasing.reminders import remind
 from optuna_dp.validation import open_unit, warn_of_large_delta
 
 if TYPE_CHECKING:
     from dp_accounting import dp_event
-    from optuna.storages import BaseStorage
     from optuna.study import Study
     from optuna.trial import FrozenTrial
 
-    from optuna_dp.optuna_internals import ArtifactStore, FrozenStudy
+    from optuna_dp.optuna_internals import ArtifactStore
 
 
 _logger = logging.getLogger("optuna_dp")
@@ -147,12 +147,12 @@ def _released(
     try:
         evidence = evidence_from(snapshot)
     except ReleaseRefusedError as error:
-        if RELEASED_KEY not in snapshot.attributes:
+        if RELEASED.of(snapshot.attributes) is None:
             raise
         fix = f"The study was released before; that release stands. {error.fix}".strip()
         raise type(error)(error.reason, trial_number=error.trial_number, fix=fix) from error
-    other_studies = _other_studies(study)
-    _refuse_a_copy(evidence, other_studies)
+    others = other_studies(study)
+    _refuse_a_copy(evidence, others)
     procedure = procedure_of(evidence.plan.design)
     procedure.check_outputs(output_attributes, artifact_store)
     if artifact_store is not None and not callable(getattr(artifact_store, "open_reader", None)):
@@ -196,21 +196,20 @@ def _released(
     )
     described_records = None if description is None else description.records
     warn_of_large_delta(result.delta, described_records or counts.protected or counts.trained)
-    storage, study_id = storage_of(study), study_id_of(study)
     mark = _mark_of(evidence, result)
     # Read again: another worker may have released while this one computed.
-    stored_mark = storage.get_study_system_attrs(study_id).get(RELEASED_KEY)
+    stored_mark = RELEASED.read(study)
     _check_as_before(stored_mark, mark)
     try:
         if stored_mark is None:
-            storage.set_study_system_attr(study_id, RELEASED_KEY, mark)
-        write_run_record(storage, study_id, record)
+            RELEASED.write(study, mark)
+        write_run_record(study, record)
     except Exception as error:
         if storage_failure(error) is None:
             raise
         _logger.warning(NO_MARK)
         warnings.warn(NO_MARK, UserWarning, stacklevel=4)
-    remind(evidence, other_studies)
+    remind(evidence, others)
     if request.vouched is not None and "vouched" not in result.spending:
         _logger.warning(NOT_NEEDED)
     return result
@@ -230,7 +229,7 @@ def _check_description(
     """
     described_records = None if description is None else description.records
     reason = counts.contradiction(described_records)
-    if reason and RELEASED_KEY not in snapshot.attributes:
+    if reason and RELEASED.of(snapshot.attributes) is None:
         number = "..." if counts.protected is None else str(counts.protected)
         raise ReleaseRefusedError(
             f"Its description says {described_records:,} records, but {reason}.",
@@ -294,47 +293,37 @@ def _attributes(winner: FrozenTrial | None, record: RunRecord) -> dict[str, Any]
     return {name: attributes[name] for name in record.output_attributes if name in attributes}
 
 
-def _other_studies(study: Study) -> list[FrozenStudy]:
-    """Returns the other studies of a study's storage, with their attributes."""
-    studies = storage_of(study).get_all_studies()
-    return [other for other in studies if study_id_of(other) != study_id_of(study)]
-
-
-def _refuse_a_copy(evidence: Evidence, other_studies: Sequence[FrozenStudy]) -> None:
+def _refuse_a_copy(evidence: Evidence, others: Sequence[OtherStudy]) -> None:
     """Refuses a second release under one plan: of a copy, before any choice is made from it.
 
     The nonce of a plan is drawn once, so another study with it is a copy (``optuna.copy_study``).
     A copy made after the release carries its mark, and gives the same release again.
     """
-    if RELEASED_KEY in evidence.snapshot.attributes:
+    if RELEASED.of(evidence.snapshot.attributes) is not None:
         return
-    study = evidence.snapshot.study
-    storage, study_id = storage_of(study), study_id_of(study)
-    for sibling in other_studies:
-        mark = sibling.system_attrs.get(RELEASED_KEY)
+    for sibling in others:
+        mark = RELEASED.of(sibling.attributes)
         if isinstance(mark, dict) and mark.get("nonce") == evidence.plan.nonce:
             raise ReleaseRefusedError(
-                f"It and the study {sibling.study_name!r} are copies of one search, and "
-                f"{sibling.study_name!r} has been released. A second choice would cost once more.",
-                fix=f"Release {sibling.study_name!r} again: the result is the same. For another "
+                f"It and the study {sibling.name!r} are copies of one search, and "
+                f"{sibling.name!r} has been released. A second choice would cost once more.",
+                fix=f"Release {sibling.name!r} again: the result is the same. For another "
                 "choice start a new study and add its cost (Guarantee.compose).",
             )
         # Of copies that went on in several ways the first may be released, whatever came out.
-        if study_id_of(sibling) < study_id and _went_on_otherwise(
-            storage, study_id_of(sibling), evidence
-        ):
+        if sibling.is_older and _went_on_otherwise(sibling, evidence):
             raise ReleaseRefusedError(
-                f"It is a copy of the study {sibling.study_name!r}, and both have made more runs "
+                f"It is a copy of the study {sibling.name!r}, and both have made more runs "
                 "since. No guarantee covers the better of the two.",
-                fix=f"Release {sibling.study_name!r}, and show nothing of this one. Add the cost "
+                fix=f"Release {sibling.name!r}, and show nothing of this one. Add the cost "
                 "of both (Guarantee.compose).",
             )
 
 
-def _went_on_otherwise(storage: BaseStorage, study_id: int, evidence: Evidence) -> bool:
+def _went_on_otherwise(other: OtherStudy, evidence: Evidence) -> bool:
     """Returns whether another study has the plan of this one, and a run in its place elsewhere."""
     slots = {run.trial.number: own_slot(run.trial) for run in evidence.runs}
-    for trial in storage.get_all_trials(study_id, deepcopy=False):
+    for trial in other.trials():
         slot = own_slot(trial)
         if not isinstance(slot, dict) or slot.get("nonce") != evidence.plan.nonce:
             continue

@@ -20,11 +20,11 @@ from optuna.trial import FrozenTrial, TrialState
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import ArgumentError, SQLAlchemyError
 
-from optuna_dp import parts
+from optuna_dp import by_name
 from optuna_dp.errors import InvalidArgumentError, ReleaseRefusedError
 from optuna_dp.evidence.procedures import releases_all_runs
 from optuna_dp.optuna_internals import CachedStorage, contains, journal_of, study_id_of, uncached
-from optuna_dp.protocol.records import PUBLISHED_KEY
+from optuna_dp.protocol.entries import PUBLISHED
 from optuna_dp.releasing.release import Release
 
 
@@ -69,7 +69,7 @@ def publish(release: Release, storage: str | BaseStorage, study_name: str) -> St
     if study_id_of(study) != _first_id(backend):
         optuna.delete_study(study_name=study_name, storage=backend)
         raise _used("it has held studies that were deleted")
-    backend.set_study_system_attr(study_id_of(study), PUBLISHED_KEY, True)
+    PUBLISHED.write(study)
     shows_pilots = releases_all_runs(release.design)
     if shows_pilots:
         for pilot in release.pilots:
@@ -92,7 +92,7 @@ def publish(release: Release, storage: str | BaseStorage, study_name: str) -> St
         )
     study.set_user_attr("privacy statement", release.statement())
     study.set_user_attr("privacy", release.to_json()["statement"])
-    parts.add_published_page(study, release)
+    by_name.add_published_page(study, release)
     return study
 
 

@@ -5,22 +5,17 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from optuna.distributions import BaseDistribution, distribution_to_json
 
-from optuna_dp import parts
-from optuna_dp.accounting.event_words import in_words
+from optuna_dp import by_name
 from optuna_dp.accounting.events import compose
-from optuna_dp.evidence import preparation
-from optuna_dp.evidence.markdown import Page, escaped, page_of, statement_markdown
-from optuna_dp.evidence.procedures import description_of
-from optuna_dp.evidence.statement import SAMPLING_ROW
+from optuna_dp.evidence.data_description import DataDescription
+from optuna_dp.evidence.markdown import statement_markdown
 from optuna_dp.evidence.statement_data import statement_data
 from optuna_dp.protocol.plan import Design
-from optuna_dp.releasing.data_description import NOT_STATED, DataDescription
 
 if TYPE_CHECKING:
     from dp_accounting import dp_event
@@ -136,21 +131,7 @@ class Release:
 
     def statement(self) -> str:
         """Returns the privacy statement in Markdown."""
-        number = None
-        if self.disclosed_runs is not None:
-            number = (
-                f"{self.disclosed_runs} runs could be chosen from. The number is revealed here, "
-                "and the guarantee is that of the best of exactly so many. Vouched for: a block "
-                "of other runs failed for a cause that does not depend on the data"
-            )
-        page = statement_page(
-            self._statement(),
-            self.design,
-            self.search_guarantee,
-            training=self.training,
-            number_of_runs=number,
-        )
-        return statement_markdown(page)
+        return statement_markdown(self._statement())
 
     def to_json(self) -> dict[str, Any]:
         """Returns the release as plain JSON values, its statement included.
@@ -165,26 +146,8 @@ class Release:
             "statement": self._statement(),
         }
 
-    def to_registry(self, **entry: Any) -> str:
-        """Returns an entry of OpenDP's registry of deployments, as YAML; a draft to finish.
-
-        Args:
-            entry: What only people know: ``name`` of the product, ``curator`` (by default the
-                owner of :func:`optuna_dp.describe`) and ``curator_type`` ("Government",
-                "Industry" or "Nonprofit"), ``intended_use`` (by default the purpose there),
-                ``region``, ``published`` (a day, "2026-03-31"), ``authors`` of the entry; and
-                optionally ``sector``.
-
-        Raises:
-            InvalidArgumentError: If something is missing, with all that is; or not allowed.
-        """
-        # Lazy: only entries need YAML.
-        from optuna_dp.releasing.registry import to_registry
-
-        return to_registry(self, **entry)
-
     def _repr_html_(self) -> str | None:
-        return parts.notebook_page(self)
+        return by_name.notebook_page(self)
 
     @property
     def search_guarantee(self) -> Guarantee:
@@ -196,18 +159,12 @@ class Release:
 
     def _statement(self) -> dict[str, Any]:
         """Returns the statement as plain JSON values."""
-        procedure_words = description_of(self.design)
-        content = self._content()
-        unit, cap, _ = preparation.persons(content)
         return statement_data(
             self.guarantee,
             self.design,
             delta=self.delta,
-            content=content,
-            procedure_words=procedure_words,
-            trained=self.training is not None,
-            unit=unit,
-            cap=cap,
+            content=self._content(),
+            training=self.training,
         )
 
     def _content(self) -> dict[str, Any]:
@@ -225,72 +182,8 @@ class Release:
             },
             **({"description": description} if description else {}),
             **({"spending": self.spending} if self.spending else {}),
+            **({} if self.disclosed_runs is None else {"disclosed_runs": self.disclosed_runs}),
         }
-
-
-def statement_page(
-    data: Mapping[str, Any],
-    design: Design,
-    search: Guarantee,
-    *,
-    training: dp_event.DpEvent | None = None,
-    number_of_runs: str | None = None,
-) -> Page:
-    """Returns what a statement says, from its JSON and what is read from it.
-
-    Args:
-        data: The statement, as :func:`optuna_dp.evidence.statement_data.statement_data` made it.
-        design: The design of the search.
-        search: The guarantee of the search, without a final training.
-        training: The event of a final training composed on top, or None.
-        number_of_runs: What is said of the number of runs where it is revealed, or None.
-    """
-    content = data["content"]
-    facts: dict[str, str] = {}
-    if "description" in content:
-        facts = DataDescription.from_json(content["description"]).facts()
-    elif data["unit"] == "record":  # Of a vote, clients hold the records: nobody describes them.
-        facts = DataDescription().facts()
-    unit, cap, is_enforced = preparation.persons(content)
-    if is_enforced:
-        facts["A record belongs to"] = (
-            f"enforced: one {escaped(str(unit))}; {cap} record{'s' * (cap != 1)} of each at most "
-            "were used"
-        )
-    # What is charged for may have no batches at all, as in pure_dp(...).
-    if facts.get(SAMPLING_ROW) == NOT_STATED and not _has_batches(data["guarantee"]["event"]):
-        del facts[SAMPLING_ROW]
-    words = description_of(design)
-    facts |= words.facts(design, search)
-    facts |= words.facts_of_release(design, content)
-    if number_of_runs is not None:
-        facts["Number of runs"] = number_of_runs
-    for name in ("last run", "not covered"):
-        if content["attributes"].get(name):
-            facts[name.capitalize()] = str(content["attributes"][name])
-    if training is not None:
-        cost = in_words(training)
-        facts["Final training"] = f"vouched for: {cost}; counted in the guarantee above"
-    promises = words.all_promises(design, content, trained=training is not None)
-    counts = words.record_counts(design, content.get("spending", {}))
-    spending = content.get("spending", {})
-    return page_of(
-        data,
-        facts,
-        promises,
-        counts.protected,
-        road=preparation.road(spending),
-        schema=preparation.schema_section(spending),
-    )
-
-
-def _has_batches(event: Any) -> bool:
-    """Returns whether an event, as JSON, takes a random sample of the records anywhere."""
-    if isinstance(event, list):
-        return any(map(_has_batches, event))
-    if not isinstance(event, dict):
-        return False
-    return "Sampled" in str(event.get("type")) or any(map(_has_batches, event.values()))
 
 
 def _as_json(value: Any) -> Any:

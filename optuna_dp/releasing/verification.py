@@ -27,7 +27,7 @@ from optuna_dp.evidence.markdown import (
     statement_markdown,
 )
 from optuna_dp.numbers_shown import rounded_up
-from optuna_dp.releasing.comparison import Check, compared, difference_check
+from optuna_dp.releasing.comparison import Check, compared, differing
 from optuna_dp.releasing.statement_file import (
     MOST_BYTES,
     bytes_of,
@@ -44,15 +44,15 @@ class Verification:
     Attributes:
         checks: What was computed again.
         unchecked: What was not there to be checked, each with what is missing.
-        believed: What no software can check and the signatory vouches for.
+        believed: What no software can check and a person has to confirm.
         statement: The statement in Markdown, made from the JSON, in the words of this version;
             empty if anything differs. The cost of a final training is as the JSON says it.
         questions: What a person has to confirm, as a sheet of questions to the owner of the data
             in Markdown, with space for answers, names and dates; empty if anything differs.
         guaranteed: What is guaranteed, a sentence.
         open_points: What the statement leaves open, a sentence.
-        of_another_version: Parts that another version of optuna-dp, or of a library that it
-            computes with, has made otherwise, and that were not compared.
+        of_another_version: Parts that another version of optuna-dp has made otherwise, and that
+            were not compared.
         what_if: What ``cap`` asked for, a sentence; empty if it was not given.
     """
 
@@ -224,7 +224,7 @@ def verify(
         checks.append(
             Check("released values", True, "as stated")
             if is_equal
-            else difference_check("released values", "other ones are stated")
+            else differing("released values", "other ones are stated")
         )
     stated_digest = content["artifact_sha256"]
     if artifact is not None:
@@ -232,7 +232,7 @@ def verify(
         checks.append(
             Check("artifact", True, file_digest)
             if file_digest == stated_digest
-            else difference_check("artifact", f"{file_digest}, stated {stated_digest}")
+            else differing("artifact", f"{file_digest}, stated {stated_digest}")
         )
     elif stated_digest is not None:
         unchecked.append(f"The artifact: its file was not given; its SHA-256 is {stated_digest}.")
@@ -249,21 +249,22 @@ def verify(
 def _verification(statement: Mapping[str, Any], cap: int | None) -> Verification:
     """Returns what was found of a statement, and what holds for a person with ``cap`` records."""
     comparison = compared(statement)
+    data, promises = comparison.statement, comparison.statement["assumptions"]
     verification = Verification(
         checks=comparison.checks,
         unchecked=comparison.unchecked,
-        believed=comparison.promises,
-        guaranteed=_guaranteed(statement, len(comparison.promises)),
+        believed=tuple(promise["text"] for promise in promises),
+        guaranteed=_guaranteed(statement, len(promises)),
         of_another_version=comparison.of_another_version,
         what_if=_what_if(comparison.guarantee, statement["delta"], cap),
     )
-    if comparison.page is None:
+    if not verification.ok:
         return verification
     return replace(
         verification,
-        open_points=_without_controls(plain_open_points(comparison.page)),
-        statement=_without_controls(statement_markdown(comparison.page)),
-        questions=_without_controls(questions_markdown(comparison.page)),
+        open_points=_without_controls(plain_open_points(data)),
+        statement=_without_controls(statement_markdown(data)),
+        questions=_without_controls(questions_markdown(data)),
     )
 
 

@@ -45,7 +45,7 @@ def test_all_of_it_stands_in_the_statement() -> None:
     text = released(study).statement()
     for said in ("Ward 7, release 2, 20,000 records, as of 2026-03-31", "St. Anne's", "triage"):
         assert said in text
-    for said in ("one patient; nobody has more than 3", "by Opacus", "own cluster"):
+    for said in ("one patient", "nobody has more than 3", "by Opacus", "own cluster"):
         assert said in text
 
 
@@ -53,7 +53,7 @@ def test_all_of_it_stands_in_the_statement() -> None:
 def test_the_statement_has_one_article_before_the_unit(unit: str) -> None:
     study = study_of(1)
     odp.describe(study, unit=unit, cap=1)
-    assert "| vouched for: one patient; " in released(study).statement()
+    assert "| vouched for: one patient |" in released(study).statement()
 
 
 def test_a_unit_with_several_records_is_told_what_it_has() -> None:

@@ -11,8 +11,7 @@ from support import RUN, exactly, objective, study_of
 
 import optuna_dp as odp
 from optuna_dp.errors import ReleaseRefusedError
-from optuna_dp.protocol.plan import PLAN_KEY
-from optuna_dp.protocol.records import SLOT_KEY
+from optuna_dp.protocol.entries import PLAN, SLOT
 
 X = {"x": optuna.distributions.FloatDistribution(0.0, 1.0)}
 
@@ -113,12 +112,12 @@ def stored(study: optuna.Study) -> list[optuna.trial.FrozenTrial]:
 def test_a_number_of_runs_that_was_damaged_is_noticed(slots: int) -> None:
     study = study_of(odp.RandTuneSampler(trials=exactly(5)))
     study.optimize(objective)
-    record = stored(study)[0].system_attrs[PLAN_KEY]
-    stored(study)[0].system_attrs[PLAN_KEY] = {**record, "slots": slots}
+    record = stored(study)[0].system_attrs[PLAN.key]
+    stored(study)[0].system_attrs[PLAN.key] = {**record, "slots": slots}
     study.optimize(objective)  # A worker that reads the damaged record makes nothing sound.
     with pytest.raises(ReleaseRefusedError, match=r"plan record is corrupted.*backup"):
         odp.release(study, RUN)
-    stored(study)[0].system_attrs[PLAN_KEY] = record
+    stored(study)[0].system_attrs[PLAN.key] = record
     if slots < 9:
         assert odp.release(study, RUN, vouched="a test").value == study.best_value
 
@@ -127,8 +126,8 @@ def test_a_slot_that_does_not_say_its_plan_is_refused() -> None:
     study = study_of(odp.RandTuneSampler(trials=exactly(5)))
     study.optimize(objective)
     for trial in stored(study):
-        record = dict(trial.system_attrs[SLOT_KEY])
+        record = dict(trial.system_attrs[SLOT.key])
         del record["plan"]
-        trial.system_attrs[SLOT_KEY] = record
+        trial.system_attrs[SLOT.key] = record
     with pytest.raises(ReleaseRefusedError, match="slot record"):
         odp.release(study, RUN)

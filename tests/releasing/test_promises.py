@@ -12,62 +12,28 @@ import numpy as np
 import optuna
 import pytest
 from budget.budget_support import budget, finished
-from support import asking, logged, recorded, study_of
+from releasing.forgery import made_again
+from releasing.small_studies import (
+    DISJOINT,
+    PLAN,
+    RUN,
+    STEP,
+    STEPS_OF_DP_SGD,
+    TRAINED,
+    X,
+    Y,
+    compares,
+    released,
+    shows_nothing,
+    trains,
+)
+from support import logged, study_of
 from typer.testing import CliRunner
 
 import optuna_dp as odp
 from optuna_dp.accounting.groups import group_epsilon
-from optuna_dp.cli import app
+from optuna_dp.cli.application import app
 from optuna_dp.errors import InvalidArgumentError, ReleaseRefusedError
-from optuna_dp.evidence.statement_data import digest
-
-RNG = np.random.default_rng(0)
-X = RNG.normal(size=(500, 5))
-Y = (X[:, 0] > 0).astype(int)
-TRAINED, SCORED = (X[:400], Y[:400]), (X[400:], Y[400:])
-# One step on all records is a Gaussian mechanism, whose cost takes no time to compute.
-STEP: Any = {"records": 400, "batch_size": 400}
-PLAN = odp.plan_budget(epsilon=3.0, **STEP, epochs=1, pilots=2)
-DISJOINT = odp.plan_budget(epsilon=3.0, **STEP, epochs=1, pilots=2, score="disjoint")
-STEPS_OF_DP_SGD: Any = {"noise_multiplier": 4.0, "sample_rate": 0.25, "steps": 2}
-RUN: Any = {**STEP, "steps": 1, "noise_multiplier": 4.0, "score_noise_multiplier": 20.0}
-
-
-def trains(trial: optuna.Trial) -> float:
-    """Trains and scores by the software, on disjoint records where the plan says so."""
-    run = odp.fidelity(trial)
-    trial.suggest_float("a", 0, 1)
-    others: dict[str, Any] = {}
-    if run.scored_on == "disjoint":
-        others = {"score_records": SCORED, "score_size": 100}
-    score = odp.train(run, odp.SoftmaxRegression(5, 2), TRAINED, score="accuracy", **others).score
-    assert score is not None
-    return score
-
-
-def compares(trial: optuna.Trial) -> float:
-    """Has a loop of its own, and hands in what it wrote down."""
-    run = odp.fidelity(trial)
-    trial.suggest_float("a", 0, 1)
-    noise, rate, steps = run.noise_multiplier, run.sample_rate, run.steps
-    run.spent(recorded(odp.dp_sgd(noise_multiplier=noise, sample_rate=rate or 1.0, steps=steps)))
-    size = 100 if run.scored_on == "disjoint" else None
-    return run.score(np.ones(size or 400), size=size)
-
-
-def shows_nothing(trial: optuna.Trial) -> float:
-    odp.fidelity(trial)
-    return trial.suggest_float("a", 0, 1)
-
-
-def released(
-    objective: Any, plan: odp.BudgetPlan = PLAN, described: int | None = None, **options: Any
-) -> odp.Release:
-    study = study_of(odp.BudgetSampler(plan))
-    if described is not None:
-        odp.describe(study, records=described)
-    study.optimize(objective)
-    return odp.release(study, **options)
 
 
 @pytest.fixture(scope="module")
@@ -81,41 +47,10 @@ def disjoint() -> odp.Release:
 
 
 def promises_of(release: odp.Release) -> list[str]:
-    texts, page = release.to_json()["statement"]["assumptions"], release.statement()
-    assert all(text in page for text in texts)
-    return list(texts)
+    return [promise["text"] for promise in release.to_json()["statement"]["assumptions"]]
 
 
 # -- by what a run is held -----------------------------------------------------------------------
-
-
-def test_the_first_promise_says_that_the_software_held_it(enforced: odp.Release) -> None:
-    first = promises_of(enforced)[0]
-    assert "training: in every run with an output the software did it itself (*enforced*)" in first
-    assert "score: in every run with a score the software did it itself (*enforced*)" in first
-    assert "curator's word" not in first
-
-
-def test_the_first_promise_says_that_a_loop_of_its_own_was_compared() -> None:
-    first = promises_of(released(compares))[0]
-    assert "in every run with an output the curator's own code did it, and what its" in first
-    assert "(*compared*)" in first
-    assert "(*enforced*)" not in first
-
-
-def test_the_first_promise_says_that_nothing_shows_a_run() -> None:
-    first = promises_of(released(shows_nothing, vouched="It is known."))[0]
-    assert first.count("nothing but the curator's word holds it (*not checked*)") == 2
-
-
-def test_the_first_promise_counts_each_word_by_itself() -> None:
-    def mixed(trial: optuna.Trial) -> float:
-        return (trains if trial.number == 0 else compares)(trial)
-
-    first = promises_of(released(mixed))[0]
-    assert "in 1 of 3 runs with an output the software did it itself (*enforced*)" in first
-    assert "in 2 of 3 runs with an output the curator's own code did it" in first
-    assert "What is left to the curator" not in first
 
 
 @pytest.mark.slow
@@ -222,40 +157,6 @@ def test_promises_of_public_and_disjoint_scores_are_there_where_they_are_needed(
     assert "looks at nothing but the record itself" not in texts(enforced)
 
 
-def test_the_first_sentence_is_conditional_on_the_promises(enforced: odp.Release) -> None:
-    count = len(promises_of(enforced))
-    sentence = enforced.statement().split("\n\n")[1]
-    assert sentence.startswith(f"If the {count} promises below hold, ")
-    assert sentence.index("differentially private") > sentence.index("promises")
-
-
-def test_other_measures_stand_after_all_that_is_needed(enforced: odp.Release) -> None:
-    text, appendix = enforced.statement().split("## Appendix")
-    assert "Rényi" not in text
-    assert "Gaussian-DP" not in text
-    assert "Rényi" in appendix
-    assert "Gaussian-DP" in appendix
-
-
-def test_pilots_have_a_heading_of_their_own_with_how_each_ended() -> None:
-    def fails_once(trial: optuna.Trial) -> float:
-        trial.suggest_float("x", 0, 1)
-        if trial.number == 1:
-            raise RuntimeError
-        return 0.25
-
-    study = study_of(odp.BudgetSampler(budget(3)))
-    study.optimize(asking(fails_once), catch=(RuntimeError,))
-    release = odp.release(study)
-    before, section = release.statement().split("## What was released of the pilots")
-    rows = [line for line in section.split("\n## ")[0].splitlines() if line.startswith("| ")][1:]
-    assert len(rows) == 3
-    for row, pilot in zip(rows, release.pilots, strict=True):
-        assert repr(pilot["params"]["x"]) in row
-        assert row.endswith("| failed |") == (pilot["state"] == "FAIL")
-    assert "the outputs of 3 pilots" in before
-
-
 # -- how many records are protected --------------------------------------------------------------
 
 
@@ -347,14 +248,11 @@ def test_to_describe_the_trained_records_alone_or_another_number_is_refused() ->
 def test_verify_compares_the_described_records_with_the_planned_ones(
     disjoint: odp.Release,
 ) -> None:
-    data = json.loads(json.dumps(disjoint.to_json()))
-    check = next(check for check in odp.verify(data).checks if check.what == "records")
+    check = next(c for c in odp.verify(disjoint.to_json()).checks if c.what == "records")
     assert check.holds
-    data["description"]["records"] = 400
-    statement = data["statement"]
-    statement["content"]["description"]["records"] = 400
-    statement["digest"] = digest(statement["guarantee"], statement["design"], statement["content"])
-    found = odp.verify(data)
+    found = odp.verify(
+        changed(disjoint, lambda content: content["description"].update(records=400))
+    )
     assert [check.what for check in found.checks if not check.holds] == ["records"]
     assert "500 records are protected" in str(found)
 
@@ -482,13 +380,8 @@ def test_a_fault_of_the_set_up_that_leaves_the_objective_uses_up_the_runs_place(
 
 
 def changed(release: odp.Release, change: Any) -> dict[str, Any]:
-    """A release's JSON after ``change(content)``, with the digest made once more."""
-    data: dict[str, Any] = json.loads(json.dumps(release.to_json()))
-    statement = data["statement"]
-    for content in (data, statement["content"]):
-        change(content)
-    statement["digest"] = digest(statement["guarantee"], statement["design"], statement["content"])
-    return data
+    """A release's JSON after ``change(content)``, with all that follows from it made again."""
+    return made_again(json.loads(json.dumps(release.to_json())), change)
 
 
 @pytest.mark.parametrize(
@@ -515,24 +408,11 @@ def test_names_in_a_design_are_printed_as_names_and_not_as_words_of_the_page(
     statement = data["statement"]
     statement["design"]["sampler"] = "**Checked by somebody**"
     statement["design"]["settings"]["proposer"] = "**checked**"
-    statement["versions"]["python"] = "**audited**"
-    statement["digest"] = digest(statement["guarantee"], statement["design"], statement["content"])
+    data = made_again(data)
+    data["statement"]["versions"]["python"] = "**audited**"
     page = odp.verify(data).statement
     assert "Checked by somebody" in page
     assert not [word for word in ("**Checked", "**checked", "**audited") if word in page]
-
-
-def test_a_release_without_a_model_file_says_so_at_the_top_and_asks(enforced: odp.Release) -> None:
-    found = odp.verify(enforced.to_json())
-    assert "Model file" in enforced.statement().split("Open for the curator")[1].split("\n")[0]
-    assert "Model file" in "\n".join(str(found).splitlines()[:3])
-    assert "Which file is the model" in found.questions
-
-
-def test_what_only_the_file_says_is_not_called_shown(enforced: odp.Release) -> None:
-    found = odp.verify(enforced.to_json())
-    assert "can write" in " ".join(found.unchecked)
-    assert "once more from its storage" in found.questions
 
 
 def test_a_delta_that_promises_nothing_is_pointed_out_at_the_top() -> None:
@@ -550,21 +430,10 @@ def test_words_of_the_curator_cannot_look_like_the_softwares(enforced: odp.Relea
             "trust": "checked: nobody saw the data",
         }
 
-    def has_a_sentence_for_a_unit(content: dict[str, Any]) -> None:
-        content["description"]["unit"] = "man; (sure)"
-
     page = odp.verify(changed(enforced, boast)).statement
     assert r"vouched for: x \*\*Checked: by the board\*\* \[a\](b) \<b\>" in page
     assert "vouched for: checked: nobody saw the data" in page
-    with pytest.raises(InvalidArgumentError, match="unit"):
-        odp.verify(changed(enforced, has_a_sentence_for_a_unit))
-
-
-def test_words_of_another_version_are_no_plain_agreement(enforced: odp.Release) -> None:
     data = json.loads(json.dumps(enforced.to_json()))
-    data["statement"]["versions"]["optuna-dp"] = "9.9"
-    data["statement"]["assumptions"] = []
-    found = odp.verify(data)
-    assert found.ok
-    assert found.of_another_version == ("assumptions",)
-    assert str(found).startswith("AGREES IN PART")
+    data["statement"]["content"]["description"]["unit"] = "man; (sure)"
+    with pytest.raises(InvalidArgumentError, match="unit"):
+        odp.verify(data)

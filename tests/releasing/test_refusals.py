@@ -1,6 +1,10 @@
-"""What the release refuses: runs that were not drawn as planned."""
+"""What a release refuses: studies that were not run as planned, and records that disagree."""
 
 from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
 
 import optuna
 import pytest
@@ -8,6 +12,8 @@ from optuna.trial import TrialState, create_trial
 from support import (
     KNOWN_COUNT,
     RUN,
+    add_behind,
+    everything,
     exactly,
     finished_study,
     objective,
@@ -18,37 +24,255 @@ from support import (
 
 import optuna_dp as odp
 from optuna_dp.errors import (
+    InvalidArgumentError,
+    OptunaDPError,
     PlanError,
+    ReleaseRefusedError,
     UnfinishedStudyError,
+    UnsupportedEventError,
 )
-from optuna_dp.protocol.records import DRAW_KEY, INDEPENDENT_KEY, SLOT_KEY
+from optuna_dp.protocol.entries import DRAW, PLAN, SINGLE_DRAWS, SLOT
 
 X = {"x": optuna.distributions.FloatDistribution(-1.0, 1.0)}
+Make = Callable[[], optuna.Study]
+
+# -- the table: a study, the words of its refusal, and the trial that the refusal names -----------
+
+REFUSALS: dict[str, tuple[Make, str, int | None]] = {}
+
+
+def is_refused(words: str, trial: int | None = None) -> Callable[[Make], Make]:
+    """Enters a study into the table, under the name of the function that makes it."""
+
+    def enter(make: Make) -> Make:
+        REFUSALS[make.__name__] = (make, words, trial)
+        return make
+
+    return enter
+
+
+def begun(runs: int, count: int = KNOWN_COUNT) -> optuna.Study:
+    """A study of ``count`` runs, of which the first ``runs`` have ended."""
+    study = study_of(odp.RandTuneSampler(trials=exactly(count)))
+    study.optimize(objective, n_trials=runs)
+    return study
+
+
+@is_refused("not made by a sampler of optuna-dp")
+def of_another_sampler() -> optuna.Study:
+    study = optuna.create_study()
+    study.optimize(lambda trial: trial.suggest_float("x", 0, 1), n_trials=3)
+    return study
+
+
+@is_refused("several objectives")
+def with_several_objectives() -> optuna.Study:
+    return optuna.create_study(directions=["minimize", "minimize"])
+
+
+@is_refused("no runs yet")
+def without_runs() -> optuna.Study:
+    return optuna.create_study()
+
+
+@is_refused("seed")
+def with_a_seed() -> optuna.Study:
+    return finished_study(odp.RandTuneSampler(trials=exactly(3), seed=1))
+
+
+@is_refused("not ended")
+def stopped_by_a_timeout() -> optuna.Study:
+    study = begun(3, 10)
+    study.optimize(objective, timeout=0.0)
+    return study
+
+
+@is_refused("added by hand", 1)
+def with_a_run_added_by_hand() -> optuna.Study:
+    study = begun(1)
+    study.add_trial(create_trial(params={"x": 0.3}, distributions=X, value=9.0))
+    study.optimize(objective)
+    return study
+
+
+@is_refused("added by hand", 2)
+def ended_early_by_failed_trials_added_by_hand() -> optuna.Study:
+    study = begun(2)
+    for _ in range(KNOWN_COUNT):
+        study.add_trial(create_trial(state=TrialState.FAIL))
+    return study
+
+
+@is_refused("enqueued", 2)
+def with_an_enqueued_trial() -> optuna.Study:
+    study = begun(2)
+    study.enqueue_trial({"x": 0.3})
+    return study
+
+
+@is_refused("enqueued")
+def with_a_failed_run_that_optunas_callback_retries() -> optuna.Study:
+    study = begun(2)
+    failed = {"failed_trial": 0, "fixed_params": study.trials[0].params}
+    study.add_trial(create_trial(state=TrialState.WAITING, system_attrs=failed))
+    return study
+
+
+@is_refused("another sampler", 2)
+def continued_with_another_sampler() -> optuna.Study:
+    study = begun(2)
+    study.sampler = optuna.samplers.TPESampler()
+    study.optimize(objective, n_trials=2)
+    return study
+
+
+@is_refused("PartialFixedSampler", 0)
+def with_a_sampler_that_is_wrapped() -> optuna.Study:
+    study = begun(0)
+    study.sampler = optuna.samplers.PartialFixedSampler({"x": 0.3}, study.sampler)
+    study.optimize(objective)
+    return study
+
+
+def with_another_sampler_from(name: str, sampler: Any) -> optuna.Study:
+    """Of two values each, every second choice is the one that ours would have made."""
+
+    def exchanges(trial: optuna.Trial) -> float:
+        ours = trial.study.sampler
+        for parameter in ("x", "y"):
+            if parameter == name:
+                trial.study.sampler = optuna.samplers.RandomSampler()
+            trial.suggest_categorical(parameter, [0, 1])
+        trial.study.sampler = ours
+        return 0.5
+
+    return finished_study(sampler, exchanges)
+
+
+@is_refused("was not drawn", 0)
+def with_another_sampler_for_a_moment() -> optuna.Study:
+    return with_another_sampler_from("x", odp.RandTuneSampler(trials=exactly(12)))
+
+
+@is_refused("was not drawn", 0)
+def with_another_sampler_for_the_last_parameter() -> optuna.Study:
+    sampler = odp.DPHyPOSampler(trials=exactly(12), batch_size=12, candidates=8)
+    return with_another_sampler_from("y", sampler)
+
+
+@is_refused("was not drawn")
+def with_a_range_so_narrow_that_rounding_hides_who_drew() -> optuna.Study:
+    class Lowest(optuna.samplers.RandomSampler):
+        def sample_independent(self, *arguments: object) -> float:
+            return 1.0
+
+    study = begun(0, 1)
+    sampler, trial = study.sampler, study.ask()
+    study.sampler = Lowest()
+    trial.suggest_float("x", 1.0, 1.0 + 1e-13)
+    study.tell(trial, 0.5)
+    study.sampler = sampler
+    return study
+
+
+@is_refused("but the sampler drew it from", 0)
+def with_other_ranges_than_the_search_space() -> optuna.Study:
+    sampler = odp.DPHyPOSampler(X, trials=exactly(4), candidates=8)
+    return finished_study(sampler, lambda trial: trial.suggest_float("x", -1.0, 2.0))
+
+
+@is_refused("one range", 1)
+def with_ranges_that_change_between_runs() -> optuna.Study:
+    return finished_study(function=lambda trial: trial.suggest_float("x", 0.0, 1.0 + trial.number))
+
+
+def compared_by_a_pruner(*, prunes: bool) -> optuna.Study:
+    def reports(trial: optuna.Trial) -> float:
+        value = objective(trial)
+        trial.report(value, step=0)
+        trial.study.pruner = optuna.pruners.MedianPruner(n_startup_trials=0)
+        if trial.number == 2 and prunes:
+            raise optuna.TrialPruned
+        return value
+
+    return finished_study(function=reports)
+
+
+@is_refused("pruned", 2)
+def pruned_in_view_of_other_runs() -> optuna.Study:
+    return compared_by_a_pruner(prunes=True)
+
+
+@is_refused("belongs to another trial or another study", 2)
+def with_a_run_of_another_study() -> optuna.Study:
+    study, other = finished_study(), finished_study()
+    rewrite(study, 2, SLOT.key, other.trials[2].system_attrs[SLOT.key])
+    return study
+
+
+@is_refused("belongs to another trial", 2)
+def with_a_slot_record_of_another_trial() -> optuna.Study:
+    study = finished_study()
+    rewrite(study, 2, SLOT.key, study.trials[1].system_attrs[SLOT.key])
+    return study
+
+
+@is_refused("was not drawn", 1)
+def with_parameters_that_are_not_those_of_the_slot() -> optuna.Study:
+    """Parameters that are drawn alone have no record: the slot's tells what they must be."""
+    study = finished_study(odp.RandTuneSampler(X, trials=exactly(3)))
+    attributes = study.trials[1].system_attrs
+    assert DRAW.key not in attributes
+    assert not any(key.startswith(SINGLE_DRAWS.prefix) for key in attributes)
+    rewrite(study, 1, SLOT.key, {**attributes[SLOT.key], "draws": "0" * 64})
+    return study
+
+
+@is_refused("direction")
+def with_a_direction_that_was_turned_round() -> optuna.Study:
+    study = finished_study()
+    data = json.loads(json.dumps(study.trials[0].system_attrs[PLAN.key]))
+    data["design"]["direction"] = "minimize"
+    rewrite(study, 0, PLAN.key, data)
+    return study
+
+
+@is_refused("released before")
+def that_was_released_with_another_result() -> optuna.Study:
+    study = finished_study()
+    odp.release(study, RUN, vouched="a test")
+    winner = max(study.trials, key=lambda trial: trial.value or -9.0)
+    study._storage._get_trial(winner._trial_id).values = [-5.0]  # type: ignore[attr-defined]
+    return study
+
+
+@pytest.mark.filterwarnings("ignore::optuna.exceptions.ExperimentalWarning")
+@pytest.mark.parametrize("name", REFUSALS)
+def test_a_study_is_refused(name: str) -> None:
+    make, words, trial = REFUSALS[name]
+    error = refused(make(), words)
+    assert trial is None or error.trial_number == trial
+
+
+def test_a_study_with_a_pruner_that_pruned_nothing_is_released() -> None:
+    study = compared_by_a_pruner(prunes=False)
+    assert odp.release(study, RUN, vouched="a test").params is not None
+
+
+# -- sound studies, and refusals with more to say ----------------------------------------------
 
 
 def test_a_sound_study_is_released() -> None:
     assert odp.release(finished_study(), RUN, vouched="a test").params is not None
 
 
-def test_seeded_randomness() -> None:
-    study = finished_study(odp.RandTuneSampler(trials=exactly(3), seed=1))
-    refused(study, "seed")
-
-
-def test_runs_that_have_not_ended() -> None:
+def test_a_study_with_open_runs_is_refused_without_saying_how_many() -> None:
     study = study_of(odp.RandTuneSampler(trials=exactly(9)))
     study.optimize(objective, n_trials=3)
     study.ask()
     error = refused(study, "Some of its runs have not ended")
     assert isinstance(error, UnfinishedStudyError)
     assert "9" not in str(error)
-
-
-def test_stopping_on_a_timeout_and_releasing_what_is_there() -> None:
-    study = study_of(odp.RandTuneSampler(trials=exactly(10)))
-    study.optimize(objective, n_trials=3)
-    study.optimize(objective, timeout=0.0)
-    assert isinstance(refused(study, "not ended"), UnfinishedStudyError)
 
 
 @pytest.mark.slow
@@ -67,22 +291,7 @@ def test_what_happens_after_the_last_run_does_not_spoil_the_study() -> None:
     assert odp.release(study, RUN, vouched="a test").value == best
 
 
-def test_added_trials_in_a_slot() -> None:
-    study = study_of(odp.RandTuneSampler(trials=exactly(KNOWN_COUNT)))
-    study.optimize(objective, n_trials=1)
-    study.add_trial(create_trial(params={"x": 0.3}, distributions=X, value=9.0))
-    study.optimize(objective)
-    assert refused(study, "added by hand").trial_number == 1
-
-
-def test_enqueued_trials() -> None:
-    study = study_of(odp.RandTuneSampler(trials=exactly(KNOWN_COUNT)))
-    study.optimize(objective, n_trials=2)
-    study.enqueue_trial({"x": 0.3})
-    assert refused(study, "enqueued").trial_number == 2
-
-
-def test_failed_runs_retried_for_free_by_a_copy_of_all_that_they_hold() -> None:
+def test_a_copy_of_a_failed_run_with_all_that_it_holds_is_refused() -> None:
     """As Optuna's own callback does elsewhere: parameters, slot record and draw of the run."""
     for sampler in (
         odp.RandTuneSampler(trials=exactly(3)),
@@ -100,13 +309,13 @@ def test_failed_runs_retried_for_free_by_a_copy_of_all_that_they_hold() -> None:
             distributions=failed.distributions,
             system_attrs={"failed_trial": 0, "retry_history": [0], **failed.system_attrs},
         )
-        study.add_trial(copy)
+        add_behind(study, copy)
         with pytest.raises(PlanError, match="retries failed trials"):
             study.optimize(objective)
         refused(study, "enqueued")
 
 
-def test_a_point_chosen_by_hand_and_left_waiting() -> None:
+def test_a_point_that_was_chosen_by_hand_and_left_waiting_is_refused() -> None:
     for sampler in (
         odp.RandTuneSampler(trials=exactly(3)),
         odp.DPHyPOSampler(trials=exactly(3), candidates=8),
@@ -120,56 +329,8 @@ def test_a_point_chosen_by_hand_and_left_waiting() -> None:
         assert refused(study, "not drawn|by hand|copied").trial_number == 1
 
 
-def test_a_slot_record_copied_to_another_trial_of_the_study() -> None:
-    study = finished_study()
-    rewrite(study, 2, SLOT_KEY, study.trials[1].system_attrs[SLOT_KEY])
-    assert refused(study, "belongs to another trial").trial_number == 2
-
-
-def test_failed_trials_added_by_hand_to_stop_early() -> None:
-    study = study_of(odp.RandTuneSampler(trials=exactly(KNOWN_COUNT)))
-    study.optimize(objective, n_trials=2)
-    for _ in range(KNOWN_COUNT):
-        study.add_trial(create_trial(state=TrialState.FAIL))
-    assert refused(study, "added by hand").trial_number == 2
-
-
-def test_a_sampler_that_is_replaced_for_a_moment() -> None:
-    def cheats(trial: optuna.Trial) -> float:
-        ours = trial.study.sampler
-        trial.study.sampler = optuna.samplers.TPESampler()
-        value = objective(trial)
-        trial.study.sampler = ours
-        return value
-
-    assert refused(finished_study(function=cheats), "was not drawn").trial_number == 0
-
-
-@pytest.mark.parametrize("replaced_from", ["x", "y"])
-def test_a_replaced_sampler_that_happens_to_choose_the_same(replaced_from: str) -> None:
-    """With two values to choose from, every second choice is the one ours would have made."""
-    numbers = set()
-    for sampler in (
-        odp.RandTuneSampler(trials=exactly(12)),
-        odp.DPHyPOSampler(trials=exactly(12), batch_size=12, candidates=8),
-    ):
-
-        def cheats(trial: optuna.Trial) -> float:
-            ours = trial.study.sampler
-            for name in ("x", "y"):
-                if name == replaced_from:
-                    trial.study.sampler = optuna.samplers.RandomSampler()
-                trial.suggest_categorical(name, [0, 1])
-            trial.study.sampler = ours
-            return 0.5
-
-        study = finished_study(sampler, cheats)
-        numbers.add(refused(study, "was not drawn").trial_number)
-    assert numbers == {0}
-
-
 @pytest.mark.parametrize("value", [0, 1])
-def test_few_values_chosen_by_a_sampler_that_stays_until_the_end(value: int) -> None:
+def test_few_values_that_another_sampler_chose_until_the_end_are_refused(value: int) -> None:
     """Half of what it chooses is what ours would have drawn."""
 
     class Fixed(optuna.samplers.RandomSampler):
@@ -185,35 +346,6 @@ def test_few_values_chosen_by_a_sampler_that_stays_until_the_end(value: int) -> 
         study.tell(trial, 0.5)
         study.sampler = sampler
         refused(study, "was not drawn")
-
-
-def test_a_range_so_narrow_that_rounding_hides_who_drew() -> None:
-    class Lowest(optuna.samplers.RandomSampler):
-        def sample_independent(self, *arguments: object) -> float:
-            return 1.0
-
-    sampler = odp.RandTuneSampler(trials=exactly(1))
-    study = study_of(sampler)
-    trial = study.ask()
-    study.sampler = Lowest()
-    trial.suggest_float("x", 1.0, 1.0 + 1e-13)
-    study.tell(trial, 0.5)
-    study.sampler = sampler
-    refused(study, "was not drawn")
-
-
-def test_parameters_drawn_alone_that_were_changed_afterwards() -> None:
-    """They have no record of their own; the slot's record tells what they must be."""
-    for sampler in (
-        odp.RandTuneSampler(trials=exactly(3)),
-        odp.RandTuneSampler(X, trials=exactly(3)),
-    ):
-        study = finished_study(sampler)
-        assert not any(key.startswith(INDEPENDENT_KEY) for key in study.trials[1].system_attrs)
-        assert DRAW_KEY not in study.trials[1].system_attrs
-        data = dict(study.trials[1].system_attrs[SLOT_KEY])
-        rewrite(study, 1, SLOT_KEY, {**data, "draws": "0" * 64})
-        assert refused(study, "was not drawn").trial_number == 1
 
 
 def test_a_trial_that_another_process_continues_keeps_its_draws() -> None:
@@ -286,42 +418,6 @@ def test_a_trial_made_anew_is_not_drawn_again() -> None:
         assert len({copy.suggest_float("x", -1.0, 1.0) for copy in copies}) == 1
 
 
-def test_failed_runs_retried_for_free() -> None:
-    """Optuna's retry callback enqueues a copy of the failed trial."""
-    study = study_of(odp.RandTuneSampler(trials=exactly(KNOWN_COUNT)))
-    study.optimize(objective, n_trials=2)
-    failed = study.trials[0]
-    study.add_trial(
-        create_trial(
-            state=TrialState.WAITING,
-            system_attrs={"failed_trial": 0, "fixed_params": failed.params},
-        )
-    )
-    refused(study, "enqueued")
-
-
-def test_a_study_of_another_sampler() -> None:
-    study = optuna.create_study()
-    study.optimize(lambda trial: trial.suggest_float("x", 0, 1), n_trials=3)
-    refused(study, "not made by a sampler of optuna-dp")
-
-
-def test_a_slot_drawn_by_another_sampler() -> None:
-    study = study_of(odp.RandTuneSampler(trials=exactly(KNOWN_COUNT)))
-    study.optimize(objective, n_trials=2)
-    study.sampler = optuna.samplers.TPESampler()
-    study.optimize(objective, n_trials=2)
-    assert refused(study, "another sampler").trial_number == 2
-
-
-@pytest.mark.filterwarnings("ignore::optuna.exceptions.ExperimentalWarning")
-def test_a_wrapped_sampler_that_fixes_parameters() -> None:
-    study = study_of(odp.RandTuneSampler(trials=exactly(KNOWN_COUNT)))
-    study.sampler = optuna.samplers.PartialFixedSampler({"x": 0.3}, study.sampler)
-    study.optimize(objective)
-    assert refused(study, "PartialFixedSampler").trial_number == 0
-
-
 def test_an_objective_that_ends_a_run_by_a_rule_of_its_own_returns_nan() -> None:
     """As the refusal of its TrialPruned advises."""
 
@@ -333,3 +429,154 @@ def test_an_objective_that_ends_a_run_by_a_rule_of_its_own_returns_nan() -> None
     study = finished_study(function=gives_up)
     assert study.trials[1].state == TrialState.FAIL
     assert odp.release(study, RUN, vouched="a test").params is not None
+
+
+# -- records and costs ----------------------------------------------------------------------
+
+
+def test_workers_with_different_plans_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    study = study_of(odp.RandTuneSampler(trials=exactly(KNOWN_COUNT)))
+    study.optimize(objective, n_trials=2)
+    study.sampler = odp.RandTuneSampler(trials=odp.Geometric(mean=50))
+    with monkeypatch.context() as early:
+        # As where the worker began before the first one had written the plan.
+        early.setattr(odp.RandTuneSampler, "check_before_asking", lambda *_: None)
+        with pytest.raises(PlanError, match="differs from the study's plan"):
+            study.optimize(objective, n_trials=1, catch=(OptunaDPError,))
+    study.sampler = odp.RandTuneSampler(trials=exactly(KNOWN_COUNT))
+    study.optimize(objective)
+    assert refused(study, "other sampler arguments, than the study's plan").trial_number == 2
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        None,
+        {},
+        "text",
+        {"slots": -1},
+        {"slots": "4"},
+        {"slots": True},
+        {"nonce": 3},
+        {"version": 99},
+        {"design": {}},
+        {"design": None},
+    ],
+)
+def test_a_corrupted_plan_record_is_refused(damage: Any) -> None:
+    study = finished_study()
+    data = dict(study.trials[0].system_attrs[PLAN.key])
+    rewrite(
+        study, 0, PLAN.key, {**data, **damage} if isinstance(damage, dict) and damage else damage
+    )
+    refused(study, "plan|design|version")
+
+
+@pytest.mark.parametrize("damage", [{}, "text", {"tie_break": "zz"}, {"nonce": 1}])
+def test_a_corrupted_slot_record_is_refused(damage: Any) -> None:
+    study = finished_study()
+    data = dict(study.trials[1].system_attrs[SLOT.key])
+    rewrite(
+        study, 1, SLOT.key, {**data, **damage} if isinstance(damage, dict) and damage else damage
+    )
+    assert refused(study, "corrupted").trial_number == 1
+
+
+@pytest.mark.parametrize("damage", [{}, {"space": {"x": "?"}, "internal": {}}, {"space": 3}, 7])
+def test_a_corrupted_draw_record_is_refused(damage: Any) -> None:
+    study = finished_study(odp.DPHyPOSampler(X, trials=exactly(3), candidates=8))
+    rewrite(study, 1, DRAW.key, damage)
+    assert refused(study, "corrupted|drawn from").trial_number == 1
+
+
+def test_a_release_without_the_cost_of_a_run_is_refused() -> None:
+    refused(finished_study(), "The cost of one run is not known", run=None)
+
+
+def test_another_cost_than_the_recorded_one_is_refused() -> None:
+    study = study_of(odp.RandTuneSampler(trials=exactly(3)))
+    study.optimize(objective, callbacks=[odp.PrivacyCallback(RUN)])
+    words = r"differ from the study's record: run is .* 9 times .* here and .* 4 times"
+    with pytest.raises(ReleaseRefusedError, match=words):
+        odp.release(study, odp.gaussian(9.0))
+    words = "neighboring_relation is 'replace_one' here and 'add_or_remove_one' there"
+    with pytest.raises(ReleaseRefusedError, match=words):
+        odp.release(study, neighboring_relation="replace_one")
+
+
+@pytest.mark.slow
+def test_another_delta_is_for_display_only() -> None:
+    study = study_of(odp.RandTuneSampler(trials=exactly(3)))
+    study.optimize(objective, n_trials=1, callbacks=[odp.PrivacyCallback(RUN)])
+    study.optimize(objective, callbacks=[odp.PrivacyCallback(RUN, delta=1e-7)])
+    for delta in (1e-6, 1e-5, 1e-6):
+        found = odp.release(study, delta=delta, vouched="a test")
+        assert found.delta == delta
+        assert f"delta = {delta:g}" in found.statement()
+    with pytest.raises(InvalidArgumentError, match=r"delta=1\.5"):
+        odp.release(study, delta=1.5, vouched="a test")
+
+
+@pytest.mark.slow
+def test_workers_that_recorded_different_costs_are_refused() -> None:
+    study = study_of(odp.RandTuneSampler(trials=exactly(3)))
+    study.optimize(objective, n_trials=1, callbacks=[odp.PrivacyCallback(odp.gaussian(5.0))])
+    with pytest.raises(PlanError, match="another cost of a run"):
+        study.optimize(objective, callbacks=[odp.PrivacyCallback(odp.gaussian(9.0))])
+    study.optimize(objective)
+    error = refused(study, "different costs", run=None)
+    assert "noise of 5" in str(error)
+    assert "noise of 9" in str(error)
+
+
+def test_what_is_no_event_is_refused() -> None:
+    study = finished_study()
+    with pytest.raises(InvalidArgumentError, match="run="):
+        odp.release(study, 1.0)
+
+
+def test_an_event_that_no_accountant_supports_is_refused_and_nothing_is_written() -> None:
+    from dp_accounting import dp_event
+
+    study = finished_study()
+    before = everything(study)
+    with pytest.raises(UnsupportedEventError, match="UnsupportedDpEvent"):
+        odp.release(study, dp_event.UnsupportedDpEvent())
+    assert everything(study) == before
+
+
+def test_a_study_that_goes_on_after_its_release_gives_the_same_release() -> None:
+    study = finished_study()
+    first = odp.release(study, RUN, vouched="a test")
+    study.optimize(objective)  # Adds a trial that ends before it has parameters.
+    assert odp.release(study, RUN, vouched="a test") == first
+    trial = study.ask()
+    study.tell(trial, 1e9)
+    assert odp.release(study, RUN, vouched="a test").value == first.value
+    study.add_trial(create_trial(params={"x": 0.3}, distributions=X, value=9.0))
+    assert odp.release(study, RUN, vouched="a test").value == first.value
+
+
+def test_a_cost_about_records_is_no_cost_about_clients() -> None:
+    """ "null_client" is for events that protect a client with all its records."""
+    study = finished_study()
+    with pytest.raises(InvalidArgumentError, match="about records, and not about clients"):
+        odp.release(study, RUN, neighboring_relation="null_client")
+    with pytest.raises(InvalidArgumentError, match="about records, and not about clients"):
+        odp.PrivacyCallback(RUN, neighboring_relation="null_client")
+    candidates = study_of(odp.NoisyMaxSampler(candidates=2, n_partitions=900, epsilon=1.0))
+    candidates.optimize(lambda trial: odp.report_utilities(trial, [0.5] * 900))
+    with pytest.raises(InvalidArgumentError, match="about records, and not about clients"):
+        odp.release(candidates, neighboring_relation="null_client")
+    with pytest.raises(InvalidArgumentError, match="about records, and not about clients"):
+        odp.plan_budget(
+            epsilon=3.0,
+            run=lambda noise, steps: odp.gaussian(noise),
+            steps=1,
+            pilots=2,
+            neighboring_relation="null_client",
+        )
+    of_clients = odp.per_client(RUN)
+    assert odp.release(
+        study, of_clients, neighboring_relation="null_client", vouched="a test"
+    ).guarantee.unit == ("client")

@@ -50,6 +50,8 @@ STATEMENT_KEYS = {
     "content",
     "trust",
     "checked",
+    "facts",
+    "protected_records",
     "assumptions",
     "not_covered",
     "versions",
@@ -283,37 +285,6 @@ def test_the_schedule_decides_the_analysis() -> None:
     assert epsilons["batch"] < epsilons["any"]
 
 
-def test_the_statement_can_be_read() -> None:
-    text = odp.release(finished_study(), RUN, vouched="a test").statement()
-    for words in (
-        "differential privacy",
-        "adding or removing one record",
-        "delta = 1e-05",
-        "Number of runs",
-        "What it depends on",
-        "It does not cover",
-        "dp-accounting",
-    ):
-        assert words in text
-
-
-def test_the_first_lines_say_that_the_cost_of_a_run_is_the_curators_word() -> None:
-    first_lines = (
-        odp.release(finished_study(), RUN, vouched="a test").statement().split("| | |")[0]
-    )
-    assert "only if the curator is right** in what no software has checked" in first_lines
-    assert "*One run*" in first_lines
-
-
-@pytest.mark.slow
-def test_the_statement_says_what_bounds_the_density() -> None:
-    alone = odp.release(finished_study(), RUN, vouched="a test").statement()
-    assert "every run is drawn from the prior itself" in alone
-    bounded = odp.DPHyPOSampler(trials=exactly(2), density_bounds=(0.5, 3.0), candidates=4)
-    text = odp.release(finished_study(bounded), RUN, vouched="a test").statement()
-    assert "joint density is within [0.5, 3] times the prior" in text
-
-
 @pytest.mark.slow
 def test_a_search_without_a_renyi_curve_has_a_sentence_in_place_of_a_table() -> None:
     infinite = odp.Poisson(mean=3.0).capped(2)
@@ -327,21 +298,6 @@ def test_a_search_without_a_renyi_curve_has_a_sentence_in_place_of_a_table() -> 
         finished_study(odp.RandTuneSampler(trials=odp.Geometric(2))), RUN, vouched="a test"
     )
     assert "| order | epsilon |" in usual.statement()
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    "sampler",
-    [
-        odp.RandTuneSampler(trials=exactly(2)),
-        odp.DPHyPOSampler(trials=exactly(2), density_bounds=(1, 1), candidates=8),
-    ],
-    ids=lambda sampler: type(sampler).__name__,
-)
-def test_every_selection_rests_on_deaths_by_chance(sampler: Any) -> None:
-    text = odp.release(finished_study(sampler), RUN, vouched="a test").statement()
-    assert "Workers died by chance" in text
-    assert "A surrogate, a prior or a projection's distance of the user's own" in text
 
 
 def test_publishing_where_it_cannot_be_is_refused_by_name(tmp_path: Path) -> None:

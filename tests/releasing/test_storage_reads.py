@@ -14,8 +14,8 @@ from support import RUN, ask, exactly, tell
 import optuna_dp as odp
 from optuna_dp.errors import ReleaseRefusedError
 from optuna_dp.evidence.reading import open_study
+from optuna_dp.protocol.entries import RELEASED
 from optuna_dp.protocol.plan import StudyPlan
-from optuna_dp.protocol.records import RELEASED_KEY
 
 SPACE = {"x": optuna.distributions.FloatDistribution(0.0, 1.0)}
 PILOTS = 3
@@ -119,12 +119,12 @@ def test_a_release_made_meanwhile_is_seen(kind: str) -> None:
 
     def released_meanwhile(name: str) -> None:
         if name == attributes and storage.calls[attributes] == 1:
-            storage.set_study_system_attr(study._study_id, RELEASED_KEY, mark)
+            storage.set_study_system_attr(study._study_id, RELEASED.key, mark)
 
     storage.before = released_meanwhile
     with pytest.raises(ReleaseRefusedError, match="released before, and has changed since"):
         release_of(study, kind)
-    assert storage.get_study_system_attrs(study._study_id)[RELEASED_KEY] == mark
+    assert storage.get_study_system_attrs(study._study_id)[RELEASED.key] == mark
 
 
 def test_a_snapshot_does_not_change_with_its_storage() -> None:
@@ -133,7 +133,7 @@ def test_a_snapshot_does_not_change_with_its_storage() -> None:
     assert opened is not None
     before = len(opened.snapshot.trials), dict(opened.snapshot.attributes)
     study.add_trial(optuna.trial.create_trial(state=optuna.trial.TrialState.FAIL))
-    storage.set_study_system_attr(study._study_id, RELEASED_KEY, {})
+    storage.set_study_system_attr(study._study_id, RELEASED.key, {})
     assert before == (len(opened.snapshot.trials), opened.snapshot.attributes)
 
 

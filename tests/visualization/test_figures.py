@@ -15,7 +15,7 @@ from support import RUN, exactly, finished_study, objective, study_of
 
 import optuna_dp as odp
 from optuna_dp.errors import InvalidArgumentError, PlanError
-from optuna_dp.releasing.renyi_shown import renyi_in_words
+from optuna_dp.releasing.callbacks import renyi_in_words
 
 pytest.importorskip("plotly")
 

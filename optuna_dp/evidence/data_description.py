@@ -14,15 +14,18 @@ from typing import Any, ClassVar
 
 from optuna_dp import validation
 from optuna_dp.errors import InvalidArgumentError, OptunaDPError, ReleaseRefusedError
-from optuna_dp.evidence.markdown import escaped
-from optuna_dp.evidence.statement import SAMPLING_ROW
+from optuna_dp.evidence.facts import Fact, stated
+from optuna_dp.evidence.layout import escaped, one_line
 from optuna_dp.json_records import Record
-from optuna_dp.protocol.records import DESCRIPTION_KEY
+from optuna_dp.protocol.entries import DESCRIPTION
 
 # No sentence can hide in a unit, which stands within one of the statement's own.
 _NOUN = re.compile(r"[\w '’-]+")
 
-NOT_STATED = "not stated by the curator (optuna_dp.describe)"
+# Names of facts that other code refers to.
+UNIT_ROW = "A record belongs to"
+CAP_ROW = "Records of one person"
+SAMPLING_ROW = "Sampling as performed"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,32 +77,26 @@ class DataDescription(Record):
                 "For example unit='patient'.",
             )
 
-    def facts(self) -> dict[str, str]:
-        """Returns rows of the statement, by heading."""
+    def facts(self) -> list[Fact]:
+        """Returns what a statement says of the data, in the order of its rows."""
         size = None if self.records is None else f"{self.records:,} records"
         date = None if self.date is None else f"as of {self.date}"
-        dataset = self.dataset and escaped(self.dataset)
-        description = ", ".join(text for text in (dataset, size, date) if text)
-        limit = f"nobody has more than {self.cap}"
-        cap = (
-            f"; {limit if self.cap is not None else 'how many one may have is not stated (cap=)'}"
-        )
-        rows = {
-            "Data": description,
-            "Owner of the data": self.owner and escaped(self.owner),
-            "Purpose": self.purpose and escaped(self.purpose),
-            "A record belongs to": None if self.unit is None else f"one {self.unit}{cap}",
-            SAMPLING_ROW: self.sampling and escaped(self.sampling),
-        }
-        own_words = (
-            {}
-            if self.trust is None
-            else {"Trust, in the curator's words": f"vouched for: {escaped(self.trust)}"}
-        )
-        statements = {
-            name: f"vouched for: {text}" if text else NOT_STATED for name, text in rows.items()
-        }
-        return statements | own_words
+        facts = [
+            stated("Data", ", ".join(text for text in (_shown(self.dataset), size, date) if text)),
+            stated("Owner of the data", _shown(self.owner)),
+            stated("Purpose", _shown(self.purpose)),
+            stated(UNIT_ROW, None if self.unit is None else f"one {self.unit}"),
+            stated(CAP_ROW, None if self.cap is None else f"nobody has more than {self.cap:,}"),
+            stated(SAMPLING_ROW, _shown(self.sampling)),
+        ]
+        if self.trust is not None:
+            facts.append(stated("Trust, in the curator's words", _shown(self.trust)))
+        return facts
+
+
+def _shown(text: str | None) -> str | None:
+    """Returns the curator's words as the page shows them."""
+    return None if text is None else escaped(one_line(text))
 
 
 def read_description(attributes: Mapping[str, Any]) -> DataDescription | None:
@@ -107,7 +104,7 @@ def read_description(attributes: Mapping[str, Any]) -> DataDescription | None:
 
     ``attributes`` are the system attributes of the study.
     """
-    record = attributes.get(DESCRIPTION_KEY)
+    record = DESCRIPTION.of(attributes)
     if record is None:
         return None
     try:

@@ -1,0 +1,78 @@
+"""A fact of a privacy statement: its name, what is said, and who stands for it.
+
+A release's JSON holds facts, the page shows them one a row, and :func:`optuna_dp.verify` makes
+them again from the rest of the file and compares them. What a reader has to ask a person follows
+from a fact's :class:`Status`, never from its words: these may be the curator's own.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+from optuna_dp.json_records import Record, stored
+
+
+class Status(enum.Enum):
+    """Who stands for a fact."""
+
+    ENFORCED = "enforced"
+    """The software did it or computed it, or would have refused the release."""
+    COMPARED = "compared"
+    """Code of the curator's did a part. The software did or compared the rest."""
+    NOT_CHECKED = "not checked"
+    """The guarantee depends on it, and only the curator's word says it."""
+    STATED = "stated"
+    """The curator said it of the data or of the setting."""
+    NOT_STATED = "not stated"
+    """Nobody said it."""
+
+
+def weakest(statuses: Iterable[Status]) -> Status:
+    """Returns the status of what several statuses are true of: the last in the enum's order."""
+    return max(statuses, key=list(Status).index)
+
+
+@dataclass(frozen=True)
+class Fact(Record):
+    """One thing that a statement says.
+
+    Attributes:
+        name: The heading of its row, unique in a statement.
+        value: What is said, as Markdown on one line. Words of the curator's in it are escaped
+            (:func:`optuna_dp.evidence.layout.escaped`). None if nothing is said.
+        status: Who stands for it.
+    """
+
+    described_as: ClassVar[str] = "A fact of the statement"
+
+    name: str
+    value: str | None
+    status: Status = field(metadata=stored(write=lambda status: status.value, read=Status))
+
+    @property
+    def text(self) -> str:
+        """What the page says in the fact's row."""
+        if self.status is Status.NOT_STATED:
+            return f"not stated: {self.value}" if self.value else _NOT_STATED
+        return f"vouched for: {self.value}" if self.status is Status.STATED else str(self.value)
+
+
+_NOT_STATED = "not stated by the curator (optuna_dp.describe)"
+
+
+def enforced(values: dict[str, str]) -> list[Fact]:
+    """Returns facts that the software stands for, from their values by name."""
+    return [Fact(name, value, Status.ENFORCED) for name, value in values.items()]
+
+
+def stated(name: str, value: str | None) -> Fact:
+    """Returns what the curator said, or the fact that nothing was said."""
+    return Fact(name, value, Status.STATED if value else Status.NOT_STATED)
+
+
+def last_of_each(facts: Iterable[Fact]) -> tuple[Fact, ...]:
+    """Returns facts by name: a later one takes the place of an earlier one."""
+    return tuple({fact.name: fact for fact in facts}.values())
