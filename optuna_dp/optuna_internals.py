@@ -21,7 +21,7 @@ from optuna.distributions import BaseDistribution
 from optuna.pruners import BasePruner, PatientPruner
 from optuna.samplers import TPESampler
 from optuna.search_space import IntersectionSearchSpace
-from optuna.storages import BaseStorage, GrpcStorageProxy, InMemoryStorage, JournalStorage
+from optuna.storages import BaseStorage, InMemoryStorage, JournalStorage
 from optuna.storages._cached_storage import _CachedStorage
 from optuna.storages._heartbeat import is_heartbeat_enabled
 from optuna.storages.journal import BaseJournalBackend, JournalFileBackend
@@ -170,7 +170,7 @@ CachedStorage = _CachedStorage
     "optuna.storages._cached_storage._CachedStorage",
     "_backend",
     since="3.0",
-    without="a database is not recognised: publishing to it and workers on it are refused",
+    without="publishing to a database is refused; a study in memory is given to workers",
 )
 def uncached(storage: BaseStorage) -> BaseStorage:
     """Returns the storage behind Optuna's cache; the storage itself if it has no cache."""
@@ -241,60 +241,3 @@ def copy_in_memory(storage: InMemoryStorage, copy_of: Callable[[Any], Any]) -> I
     fork: InMemoryStorage = copy_of(storage)
     fork._studies = {key: copy_of(study) for key, study in storage._studies.items()}
     return fork
-
-
-# -- Optuna's gRPC storage, an extra ---------------------------------------------------------
-
-
-@uses("optuna.storages.GrpcStorageProxy", "_host", since="4.2", without="Ray and Dask fail")
-@uses("optuna.storages.GrpcStorageProxy", "_port", since="4.2", without="Ray and Dask fail")
-def address_of(storage: GrpcStorageProxy) -> tuple[str, int]:
-    """Returns the host and the port that a gRPC client asks."""
-    return storage._host, storage._port
-
-
-@uses(
-    "optuna.storages._grpc.servicer",
-    "OptunaStorageProxyService",
-    since="4.3",
-    without="a storage of one process cannot be served to workers elsewhere",
-)
-@uses("optuna.storages._grpc.auto_generated", "api_pb2_grpc", since="4.2", without="no serving")
-def serve_storage(storage: BaseStorage, server: Any) -> None:
-    """Lets a server of gRPC answer for a storage."""
-    # An extra: needs grpcio.
-    from optuna.storages._grpc.auto_generated import api_pb2_grpc
-    from optuna.storages._grpc.servicer import OptunaStorageProxyService
-
-    add_servicer: Any = api_pb2_grpc.add_StorageServiceServicer_to_server
-    add_servicer(OptunaStorageProxyService(storage), server)
-
-
-@uses("optuna.storages.GrpcStorageProxy", "_setup", since="4.3", without="the secret is not sent")
-@uses(
-    "optuna.storages.GrpcStorageProxy", "_channel", since="4.3", without="the secret is not sent"
-)
-@uses("optuna.storages.GrpcStorageProxy", "_stub", since="4.2", without="the secret is not sent")
-@uses("optuna.storages.GrpcStorageProxy", "_cache", since="4.2", without="the secret is not sent")
-@uses(
-    "optuna.storages._grpc.client",
-    "GrpcClientCache",
-    since="4.2",
-    without="the secret is not sent",
-)
-class InterceptedProxy(GrpcStorageProxy):
-    """Optuna's gRPC client whose every request passes an interceptor."""
-
-    def intercepted(self, channel: Any) -> Any:
-        """Returns the channel with the interceptor of this client."""
-        raise NotImplementedError
-
-    def _setup(self) -> None:
-        super()._setup()
-        # An extra: needs grpcio.
-        from optuna.storages._grpc.auto_generated import api_pb2_grpc
-        from optuna.storages._grpc.client import GrpcClientCache
-
-        stub: Any = api_pb2_grpc.StorageServiceStub
-        self._stub = stub(self.intercepted(self._channel))
-        self._cache = GrpcClientCache(self._stub)

@@ -11,7 +11,7 @@ from typing import Any
 
 import optuna
 import pytest
-from optuna.trial import Trial
+from optuna.trial import FrozenTrial, Trial
 
 import optuna_dp as odp
 from optuna_dp.accounting.event_json import event_from_json, event_to_json
@@ -19,16 +19,9 @@ from optuna_dp.errors import OptunaDPError, ReleaseRefusedError
 from optuna_dp.evidence.procedures import procedure_of
 from optuna_dp.optuna_internals import storage_of, study_id_of
 from optuna_dp.private_selection.procedure import PrivateSelection
+from optuna_dp.protocol.entries import SCORES, SPENT
 from optuna_dp.protocol.records import read_plan
-from optuna_dp.training.trial_notes import (
-    BY_RUN_SCORE,
-    SCORE,
-    SPENT,
-    claim,
-    claims,
-    noted,
-    stored_trial,
-)
+from optuna_dp.training.trial_notes import BY_RUN_SCORE, claim, claims, noted, stored_trial
 
 RUN = odp.gaussian(noise_multiplier=4.0)
 KNOWN_COUNT = 4
@@ -61,8 +54,8 @@ def ask(trial: Trial) -> None:
 def tell(trial: Trial, value: Any) -> Any:
     """Returns a value that is recorded as a score with noise, as ``run.score`` records its own."""
     budget = isinstance(trial.study.sampler, odp.BudgetSampler)
-    if budget and isinstance(value, float) and not claims(stored_trial(trial), SCORE):
-        claim(trial, SCORE, by=BY_RUN_SCORE).finish(value=value)
+    if budget and isinstance(value, float) and not claims(stored_trial(trial), SCORES):
+        claim(trial, SCORES, by=BY_RUN_SCORE).finish(value=value)
     return value
 
 
@@ -139,7 +132,7 @@ def everything(study: optuna.Study) -> str:
 def release(study: optuna.Study, run: Any = None, **options: Any) -> odp.Release:
     """``odp.release``, with the curator's word for the cost of a run where it is only stated."""
     try:
-        stored_plan = read_plan(storage_of(study), study_id_of(study))
+        stored_plan = read_plan(study)
     except OptunaDPError:
         stored_plan = None  # A damaged record: the release says so.
     if stored_plan is not None:
@@ -157,6 +150,11 @@ def refused(study: optuna.Study, match: str, run: Any = RUN) -> ReleaseRefusedEr
     assert everything(study) == before
     assert f" {KNOWN_COUNT} " not in str(caught.value)
     return caught.value
+
+
+def add_behind(study: optuna.Study, trial: FrozenTrial) -> None:
+    """Adds a trial to the storage, as a process that knows nothing of the study's sampler."""
+    storage_of(study).create_new_trial(study_id_of(study), template_trial=trial)
 
 
 def rewrite(study: optuna.Study, number: int, key: str, value: Any) -> None:

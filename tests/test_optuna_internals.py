@@ -23,12 +23,11 @@ FACADE = "optuna_internals.py"
 PRIVATE = re.compile(r"\b_[A-Za-z]\w*")
 # Names that Optuna has as well, used of something else: by file.
 ELSEWHERE = {
-    "distributed/served.py": {"_replace"},  # of a named tuple
     "planning/target_search.py": {"_replace"},  # of a named tuple
 }
 # Imported for the type checker only: nothing fails without them.
 FOR_TYPES = {"ArtifactStore", "_protocol"}
-COMMON = {"_lock", "_backend", "_cache", "_setup", "_host", "_port", "_stub", "_channel"}
+COMMON = {"_lock", "_backend"}
 
 
 def module_of(owner: str) -> object:
@@ -54,11 +53,6 @@ def is_module(path: str) -> bool:
 
 @pytest.mark.parametrize("name", PRIVATE_NAMES, ids=lambda n: f"{n.owner}.{n.name}")
 def test_the_installed_optuna_has_the_name(name: PrivateName) -> None:
-    if "_grpc" in name.owner:
-        try:
-            importlib.import_module("optuna.storages._grpc.servicer")
-        except ImportError:
-            pytest.skip('needs pip install "optuna-dp[grpc]"')
     module: Any = module_of(name.owner)
     is_there = hasattr(module, name.name) or is_module(f"{name.owner}.{name.name}")
     if not is_there:  # An attribute that an object gets when it is made.

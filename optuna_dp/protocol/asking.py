@@ -1,24 +1,27 @@
-"""An objective is called only for a trial that this worker has won and that is a run of the plan.
+"""What studies with a sampler of this package do in place of Optuna's ``ask`` and ``optimize``.
 
-Optuna has no hook for this. ``before_trial`` is the first of ours that is called, and by then the
-trial is chosen; an exception from it ends ``study.optimize``. So importing this module wraps two
-methods of ``Study``. For samplers that are not optuna-dp's nothing changes.
+Optuna has no hook for three things that the protocol needs, so three methods of ``Study`` are
+others where the study's sampler is of this package. For any other study they are Optuna's own: the
+very functions, with no frame of ours in a traceback (:class:`_OfOurStudies`). They are put in
+place when the first sampler is made, not when the package is imported (:func:`install`).
 
-``ask`` goes on with the next trial where another worker has won the one it was given: it asks
-again after :class:`TakenByAnother`. ``optimize`` calls ``ask`` for each trial. It has a heartbeat
-and calls the objective only for what ``ask`` returns, so a worker that lost a trial leaves it as
-it is and makes as many runs as asked.
+* ``ask`` goes on with the next trial where another worker has won the one that it was given: it
+  asks again after :class:`TakenByAnother`. An exception from ``before_trial``, the first hook that
+  a sampler has, would end ``study.optimize``. Before a trial is made or taken, ``ask`` lets the
+  sampler compare its settings with those of the study's plan
+  (:meth:`OfThisPackage.check_before_asking`). So a worker that was configured differently costs no
+  run.
+* ``optimize`` calls the objective only for a trial that is a run. It calls it right after ``ask``,
+  in the same thread. If the sampler has said meanwhile that the trial is beyond the last run
+  (:func:`note_beyond`), it ends as pruned instead.
+* ``add_trial`` leaves out the copy of a failed run that Optuna's retries would add. The copy would
+  take the place of another run, with parameters that were not drawn for it, and the study would be
+  lost at the first dead worker. Optuna looks for dead workers before it asks a sampler for
+  anything.
 
-Before a trial is made or taken, ``ask`` lets the sampler compare its settings with those of the
-study's plan (:meth:`OfThisPackage.check_before_asking`). So a worker that was configured
-differently costs no run.
-
-``optimize`` calls the objective right after ``ask``, in the same thread. If the sampler has said
-meanwhile that the trial is beyond the last run (:func:`is_beyond`), it ends as pruned instead.
-
-If another library replaces ``Study.ask``, the exception ends the worker instead. A trial that has
-begun and is given to a second worker then passes for one that is continued, which no storage shows
-(``docs/limitations.md``).
+If another library replaces ``Study.ask`` later, the exception ends the worker instead. A trial
+that has begun and is given to a second worker then passes for one that is continued, which no
+storage shows (``docs/limitations.md``).
 """
 
 from __future__ import annotations
@@ -26,13 +29,12 @@ from __future__ import annotations
 import functools
 import logging
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Any
 
 from optuna.exceptions import TrialPruned
 from optuna.study import Study
-from optuna.trial import Trial
+from optuna.trial import FrozenTrial, Trial
 
 from optuna_dp.errors import PlanError
 from optuna_dp.optuna_internals import storage_of, trial_id_of
@@ -51,7 +53,7 @@ class TakenByAnother(PlanError):
 
 
 class OfThisPackage:
-    """Marks a sampler of this package: what its studies' storages raise becomes one error."""
+    """Marks a sampler of this package, and has what its studies ask it besides Optuna's hooks."""
 
     def check_before_asking(self, study: Study) -> None:
         """Refuses, before a trial is made or taken, what can be seen to be no worker's study.
@@ -71,15 +73,6 @@ class OfThisPackage:
         return None
 
 
-@contextmanager
-def _clear_errors(study: Study) -> Iterator[None]:
-    if not isinstance(study.sampler, OfThisPackage):
-        yield
-        return
-    with clear_storage_errors(study):
-        yield
-
-
 def is_asked_for() -> bool:
     """Returns whether the trial that begins in this thread comes from ``study.ask``.
 
@@ -88,56 +81,96 @@ def is_asked_for() -> bool:
     return getattr(_thread, "asking", 0) > 0
 
 
-def is_beyond() -> None:
+def note_beyond() -> None:
     """Notes that the trial that begins in this thread is none of the study's runs."""
     _thread.beyond = True
 
 
-def _going_on(ask: Callable[..., Trial]) -> Callable[..., Trial]:
+Method = Callable[..., Any]
+
+
+class _OfOurStudies:
+    """A method of ``Study`` that is another one where the sampler is of this package.
+
+    Args:
+        theirs: The method as it was.
+        ours: The method for studies whose sampler is an :class:`OfThisPackage`.
+    """
+
+    def __init__(self, theirs: Method, ours: Method) -> None:
+        self._theirs = theirs
+        self._ours = ours
+
+    def __get__(self, study: Study | None, owner: type | None = None) -> Method:
+        is_ours = isinstance(getattr(study, "sampler", None), OfThisPackage)
+        method: Method = (self._ours if is_ours else self._theirs).__get__(study, owner)
+        return method
+
+
+def install() -> None:
+    """Puts the methods in place, unless they are there already."""
+    methods = {"add_trial": _without_retries, "ask": _going_on, "optimize": _of_runs_only}
+    for name, made_of in methods.items():
+        theirs = vars(Study)[name]
+        if not isinstance(theirs, _OfOurStudies):
+            setattr(Study, name, _OfOurStudies(theirs, made_of(theirs)))
+
+
+def _going_on(ask: Method) -> Method:
     @functools.wraps(ask)
-    def asks_until_it_has_one(self: Study, *args: Any, **kwargs: Any) -> Trial:
+    def ask_until_won(study: Study, *args: Any, **kwargs: Any) -> Trial:
+        sampler: Any = study.sampler
         while True:
             _thread.asking, _thread.beyond = getattr(_thread, "asking", 0) + 1, False
             try:
-                with _clear_errors(self):
-                    if isinstance(self.sampler, OfThisPackage):
-                        self.sampler.check_before_asking(self)
-                    return ask(self, *args, **kwargs)
+                with clear_storage_errors(study):
+                    sampler.check_before_asking(study)
+                    trial: Trial = ask(study, *args, **kwargs)
+                    return trial
             except TakenByAnother as error:
                 _logger.debug("%s It goes on with the next.", error)
             finally:
                 _thread.asking -= 1
 
-    return asks_until_it_has_one
+    return ask_until_won
 
 
-def _of_runs_only(optimize: Callable[..., None]) -> Callable[..., None]:
+def _of_runs_only(optimize: Method) -> Method:
     @functools.wraps(optimize)
-    def optimizes(self: Study, func: Callable[[Trial], Any], *args: Any, **kwargs: Any) -> None:
+    def optimize_runs(study: Study, func: Method, *args: Any, **kwargs: Any) -> None:
+        sampler: Any = study.sampler
+
         @functools.wraps(func)
         def objective(trial: Trial) -> Any:
             if getattr(_thread, "beyond", False):
                 # A private choice that is due after the last candidate is made there.
-                frozen = storage_of(self).get_trial(trial_id_of(trial))
-                self.sampler.infer_relative_search_space(self, frozen)
+                frozen = storage_of(study).get_trial(trial_id_of(trial))
+                sampler.infer_relative_search_space(study, frozen)
                 raise TrialPruned(BEYOND)
             try:
                 value = func(trial)
             except TrialPruned:
                 raise
             except Exception as error:
-                if isinstance(self.sampler, OfThisPackage):
-                    self.sampler.note_failure(self, error)
+                sampler.note_failure(study, error)
                 raise
-            if value is None and isinstance(self.sampler, OfThisPackage):
-                return self.sampler.value_without_score(self, trial)
-            return value
+            return sampler.value_without_score(study, trial) if value is None else value
 
-        with _clear_errors(self):
-            return optimize(self, objective, *args, **kwargs)
+        with clear_storage_errors(study):
+            optimize(study, objective, *args, **kwargs)
 
-    return optimizes
+    return optimize_runs
 
 
-Study.ask = _going_on(Study.ask)  # type: ignore[method-assign]
-Study.optimize = _of_runs_only(Study.optimize)  # type: ignore[method-assign]
+def _without_retries(add_trial: Method) -> Method:
+    @functools.wraps(add_trial)
+    def add_unless_retried(study: Study, trial: FrozenTrial) -> None:
+        if "retry_history" not in trial.system_attrs:
+            add_trial(study, trial)
+            return
+        _logger.warning(
+            "The worker of a run died, and Optuna would repeat the run. optuna-dp does not repeat "
+            "it: the run counts as a failed run."
+        )
+
+    return add_unless_retried

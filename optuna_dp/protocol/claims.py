@@ -46,16 +46,15 @@ import secrets
 from collections.abc import Mapping
 
 from optuna.exceptions import UpdateFinishedTrialError
-from optuna.storages import BaseStorage
 from optuna.study import Study
 from optuna.trial import FrozenTrial
 
-from optuna_dp.optuna_internals import storage_of, trial_id_of
+from optuna_dp.optuna_internals import storage_of
 from optuna_dp.polling import poll
+from optuna_dp.protocol.entries import CLAIMS, TrialEntry, stored_trial
 from optuna_dp.protocol.records import fail_unstarted, give_back_end, own_slot
 from optuna_dp.protocol.waiting import Waiting
 
-CLAIM_KEY = "optuna_dp:claim"
 HERE, STANDS, WON, OUT = "here", "stands", "won", "out"
 _TOKEN_BYTES = 8
 
@@ -91,13 +90,13 @@ def claim(study: Study, trial: FrozenTrial) -> bool:
         * Of all workers that claim one trial, one at most is told True, and one is unless it dies.
         * A trial that is another worker's is not changed, except for this worker's claim on it.
     """
-    storage, token = storage_of(study), secrets.token_hex(_TOKEN_BYTES)
-    key = f"{_prefix(trial)}{token}"
+    token = secrets.token_hex(_TOKEN_BYTES)
+    own_claim = CLAIMS.named(f"{trial.number}:{token}")
     state = HERE
 
     def look() -> str | None:
-        frozen = storage.get_trial(trial_id_of(trial))
-        if give_back_end(storage, frozen) or own_slot(frozen) is not None:
+        frozen = stored_trial(study, trial)
+        if give_back_end(storage_of(study), frozen) or own_slot(frozen) is not None:
             return OUT
         rivals = {rival: of for rival, of in claims_on(frozen).items() if rival != token}
         new_state = next_state(token, state, rivals)
@@ -105,14 +104,14 @@ def claim(study: Study, trial: FrozenTrial) -> bool:
 
     waiting = Waiting(study, "for a worker that holds the same trial", below=trial.number + 1)
     try:
-        storage.set_trial_system_attr(trial_id_of(trial), key, state)
+        own_claim.write(study, trial, state)
         while state not in (WON, OUT):
             state = poll(look, waiting.pause)
-            storage.set_trial_system_attr(trial_id_of(trial), key, state)
+            own_claim.write(study, trial, state)
     except UpdateFinishedTrialError:
         return False  # Another worker has ended it, or it was marked as failed.
     except BaseException:
-        _withdraw(storage, trial, key)
+        _withdraw(study, trial, own_claim)
         raise
     return state == WON
 
@@ -122,11 +121,11 @@ def claims_on(trial: FrozenTrial) -> dict[str, str]:
 
     A claim that is damaged counts as won: release then refuses what it cannot tell.
     """
-    prefix = _prefix(trial)
+    prefix = f"{trial.number}:"
     claims = {
-        key.removeprefix(prefix): state
-        for key, state in trial.system_attrs.items()
-        if key.startswith(prefix)
+        name.removeprefix(prefix): state
+        for name, state in CLAIMS.of(trial).items()
+        if name.startswith(prefix)
     }
     return {token: s if s in (HERE, STANDS, OUT) else WON for token, s in claims.items()}
 
@@ -136,18 +135,14 @@ def claimed_twice(trial: FrozenTrial) -> bool:
     return list(claims_on(trial).values()).count(WON) > 1
 
 
-def _prefix(trial: FrozenTrial) -> str:
-    return f"{CLAIM_KEY}:{trial.number}:"
-
-
-def _withdraw(storage: BaseStorage, trial: FrozenTrial, key: str) -> None:
+def _withdraw(study: Study, trial: FrozenTrial, own_claim: TrialEntry) -> None:
     """Leaves a trial because of an error, and marks it as failed if nobody else has claimed it.
 
     Optuna would leave it running. A worker that claims it only now either finds that it has
     ended, or has written its slot record before: then the run counts, as a failed one.
     """
     with contextlib.suppress(Exception):  # The storage may be what has failed.
-        storage.set_trial_system_attr(trial_id_of(trial), key, OUT)
-        claims = claims_on(storage.get_trial(trial_id_of(trial)))
+        own_claim.write(study, trial, OUT)
+        claims = claims_on(stored_trial(study, trial))
         if all(state == OUT for state in claims.values()):
-            fail_unstarted(storage, trial_id_of(trial))
+            fail_unstarted(study, trial)

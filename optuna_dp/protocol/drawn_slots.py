@@ -19,7 +19,8 @@ from optuna_dp.errors import SeedWarning
 from optuna_dp.models.prior import value_at
 from optuna_dp.protocol import entropy
 from optuna_dp.protocol.draws import check_choices, drawn_once
-from optuna_dp.protocol.records import SLOT_KEY, SlotRecord, own_slot, was_enqueued
+from optuna_dp.protocol.entries import SLOT
+from optuna_dp.protocol.records import SlotRecord, own_slot, was_enqueued
 from optuna_dp.protocol.shared_plan import refuse
 from optuna_dp.protocol.slot_strategy import Slot, SlotStrategy
 
@@ -57,9 +58,9 @@ def warn_of_seed(sampler_name: str, seed: int | None, stacklevel: int) -> None:
 def refuse_given_by_hand(slot: Slot) -> None:
     """Refuses a trial whose hyperparameters were given by hand; its objective is not called."""
     trial = slot.trial
-    is_copy = SLOT_KEY in trial.system_attrs and own_slot(trial) is None
+    is_copy = SLOT.is_in(trial) and own_slot(trial) is None
     if was_enqueued(trial) or is_copy or (trial.params and own_slot(trial) is None):
-        refuse(slot.storage, trial, NOT_DRAWN)
+        refuse(slot.study, trial, NOT_DRAWN)
 
 
 def value_from_prior(
@@ -106,7 +107,7 @@ def _draws_of(slot: Slot, seed: int | None) -> int:
     entry = slot.entry
     if entry is not None:
         return entry.record.draws
-    record = slot.system_attributes().get(SLOT_KEY)
+    record = SLOT.of(slot.stored_trial())
     if record is not None:
         return SlotRecord.from_json(record).draws
     # No sampler of ours has begun it. It is drawn all the same, and never released.

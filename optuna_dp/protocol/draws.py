@@ -24,8 +24,7 @@ from optuna.study import Study
 from optuna.trial import FrozenTrial
 
 from optuna_dp.errors import InvalidArgumentError
-from optuna_dp.optuna_internals import storage_of, trial_id_of
-from optuna_dp.protocol.records import DRAW_KEY, INDEPENDENT_KEY
+from optuna_dp.protocol.entries import DRAW, SINGLE_DRAWS, stored_trial
 
 # As :data:`optuna_dp.models.prior.Space`, in the form that Optuna's samplers return.
 Space = dict[str, BaseDistribution]
@@ -130,15 +129,13 @@ def drawn_once(
     draw: Callable[[], Any],
 ) -> Any:
     """Returns what the trial drew for a parameter before, else draws and records it."""
-    storage, key = storage_of(study), INDEPENDENT_KEY + name
-    text = distribution_to_json(distribution)
-    stored_draw = storage.get_trial(trial_id_of(trial)).system_attrs.get(key)
+    entry, text = SINGLE_DRAWS.named(name), distribution_to_json(distribution)
+    stored_draw = entry.of(stored_trial(study, trial))
     if stored_draw is not None and stored_draw["distribution"] == text:
         return distribution.to_external_repr(stored_draw["internal"])
     value = draw()
     internal = float(distribution.to_internal_repr(value))
-    record: dict[str, Any] = {"distribution": text, "internal": internal}
-    storage.set_trial_system_attr(trial_id_of(trial), key, record)
+    entry.write(study, trial, {"distribution": text, "internal": internal})
     return value
 
 
@@ -154,8 +151,8 @@ def drawn_jointly(trial: FrozenTrial, name: str, distribution: BaseDistribution)
         The value in Optuna's internal representation, an index for choices; None if it was not
         drawn, or from another range.
     """
-    record = trial.system_attrs.get(DRAW_KEY, {"space": {}})
-    if record["space"].get(name) != distribution_to_json(distribution):
+    record = DRAW.of(trial)
+    if record is None or record["space"].get(name) != distribution_to_json(distribution):
         return None
     return float(record["internal"][name])
 

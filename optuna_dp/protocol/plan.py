@@ -16,7 +16,6 @@ from typing import Any, ClassVar
 
 from optuna_dp.json_records import NOT_STORED, Record
 
-PLAN_KEY = "optuna_dp:plan"
 _VERSION = 1
 
 

@@ -39,7 +39,8 @@ from optuna_dp.optuna_internals import (
 )
 from optuna_dp.protocol import entropy
 from optuna_dp.protocol.draws import stored_form
-from optuna_dp.protocol.records import PROPOSER_KEY, output
+from optuna_dp.protocol.entries import PROPOSER
+from optuna_dp.protocol.records import output
 
 _logger = logging.getLogger("optuna_dp")
 T = TypeVar("T")
@@ -205,7 +206,7 @@ class Proposer:
         return sampler
 
 
-def remember(study: Study, trial_id: int, proposal: Trial) -> None:
+def remember(study: Study, trial: FrozenTrial, proposal: Trial) -> None:
     """Keeps beside a trial what the sampler wants to remember of :meth:`Proposer.ask`'s answer."""
     storage, study_id = storage_of(proposal.study), study_id_of(proposal.study)
     attributes = {
@@ -213,7 +214,7 @@ def remember(study: Study, trial_id: int, proposal: Trial) -> None:
         "study": dict(storage.get_study_system_attrs(study_id)),
     }
     if any(attributes.values()):
-        storage_of(study).set_trial_system_attr(trial_id, PROPOSER_KEY, attributes)
+        PROPOSER.write(study, trial, attributes)
 
 
 def _as_output(trial: FrozenTrial, remembered: dict[str, Any]) -> FrozenTrial:
@@ -270,7 +271,7 @@ class _Shown:
             failed_trial = timeless_trial(state=TrialState.FAIL)
             self.storage.create_new_trial(study_id, template_trial=failed_trial)
             return
-        remembered = trial.system_attrs.get(PROPOSER_KEY, {"trial": {}, "study": {}})
+        remembered = PROPOSER.of(trial, {"trial": {}, "study": {}})
         for key, value in remembered["study"].items():
             self.storage.set_study_system_attr(study_id, key, value)
         output_of = _as_output(trial, remembered["trial"])

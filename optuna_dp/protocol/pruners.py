@@ -24,12 +24,11 @@ from optuna.study import Study
 from optuna.trial import FrozenTrial
 
 from optuna_dp.errors import InvalidArgumentError
-from optuna_dp.optuna_internals import storage_of, trial_id_of, wrapped_pruner
+from optuna_dp.optuna_internals import wrapped_pruner
+from optuna_dp.protocol.entries import PRUNED_BY
 
 _logger = logging.getLogger("optuna_dp")
 
-# Stands beside a trial that was pruned by its own values; the release looks for it.
-PRUNED_KEY = "optuna_dp:pruned_by"
 _CROSS_TRIAL = (PercentilePruner, SuccessiveHalvingPruner, HyperbandPruner, WilcoxonPruner)
 
 
@@ -65,7 +64,7 @@ class WithinTrialPruner(BasePruner):
         if _compares_trials(pruner):
             raise InvalidArgumentError(
                 "pruner",
-                type(pruner).__name__,
+                pruner,
                 "it compares a trial with others, which this guarantee does not cover",
                 "Use NopPruner, ThresholdPruner, or PatientPruner(None, patience=...). To spend "
                 "less on bad settings, plan short pilots: plan_budget(pilots=(12, 3)).",
@@ -78,9 +77,7 @@ class WithinTrialPruner(BasePruner):
     def prune(self, study: Study, trial: FrozenTrial) -> bool:
         decision = self._pruner.prune(cast("Study", StudyOf(study, trial)), trial)
         if decision:
-            storage_of(study).set_trial_system_attr(
-                trial_id_of(trial), PRUNED_KEY, type(self._pruner).__name__
-            )
+            PRUNED_BY.write(study, trial, type(self._pruner).__name__)
         return decision
 
 

@@ -1,14 +1,8 @@
-"""Records of optuna-dp in a study's storage, and how they are read and written.
-
-All of it is in trial system attributes, except for what is only known after a trial has ended
-(the run's event, the release), which is in study system attributes. Optuna gives no
-compare-and-set, so nothing here relies on one: each record is written by one trial only, or is
-written under a key that contains the digest of its content.
-"""
+"""What a study's trials show: the plan, the slot of a run, and how a trial has ended."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
@@ -19,20 +13,9 @@ from optuna.trial import FrozenTrial, TrialState
 from optuna_dp.errors import InvalidArgumentError
 from optuna_dp.json_records import Record, stored
 from optuna_dp.optuna_internals import CachedStorage, storage_of, study_id_of, trial_id_of
-from optuna_dp.protocol import entropy
-from optuna_dp.protocol.plan import PLAN_KEY, StudyPlan
+from optuna_dp.protocol import entries, entropy
+from optuna_dp.protocol.plan import StudyPlan
 
-SLOT_KEY = "optuna_dp:slot"
-DRAW_KEY = "optuna_dp:draw"
-GATE_KEY = "optuna_dp:beyond_the_last_run"
-UNSTARTED_KEY = "optuna_dp:failed_before_it_started"
-INDEPENDENT_KEY = "optuna_dp:independent:"
-PUBLISHED_KEY = "optuna_dp:published"
-DESCRIPTION_KEY = "optuna_dp:description"
-RELEASED_KEY = "optuna_dp:released"
-PROPOSER_KEY = "optuna_dp:proposer"
-# Beside a pruned trial that has a value, the last that it reported: it is no completed one.
-WAS_PRUNED_KEY = "optuna_dp:was_pruned"
 TIE_BITS = 128
 # Storages that give trials back by number. Sorting them again takes longer the more there are.
 _BY_NUMBER = (InMemoryStorage, JournalStorage, CachedStorage)
@@ -117,9 +100,11 @@ def below_number(trials: Sequence[FrozenTrial], end: int) -> Sequence[FrozenTria
     return [trial for trial in trials if trial.number < end]
 
 
-def trial_id_at(study: Study, number: int) -> int:
-    """Returns under which id the storage has a trial."""
-    return storage_of(study).get_trial_id_from_study_id_trial_number(study_id_of(study), number)
+def trial_at(study: Study, number: int) -> FrozenTrial:
+    """Returns the trial of a number, as the storage has it now."""
+    storage = storage_of(study)
+    trial_id = storage.get_trial_id_from_study_id_trial_number(study_id_of(study), number)
+    return storage.get_trial(trial_id)
 
 
 def direction_of(study: Study) -> str:
@@ -136,16 +121,11 @@ def leading_trial(storage: BaseStorage, study_id: int) -> FrozenTrial | None:
     return storage.get_trial(trial_id)
 
 
-def read_plan(storage: BaseStorage, study_id: int) -> StudyPlan | None:
+def read_plan(study: Study) -> StudyPlan | None:
     """Returns the plan of a study; None if none is there (yet)."""
-    leader = leading_trial(storage, study_id)
-    record = None if leader is None else leader.system_attrs.get(PLAN_KEY)
+    leader = leading_trial(storage_of(study), study_id_of(study))
+    record = None if leader is None else entries.PLAN.of(leader)
     return None if record is None else StudyPlan.from_json(record)
-
-
-def write_plan(storage: BaseStorage, trial: FrozenTrial, plan: StudyPlan) -> None:
-    """Writes the plan beside trial 0."""
-    storage.set_trial_system_attr(trial_id_of(trial), PLAN_KEY, plan.to_json())
 
 
 def was_enqueued(trial: FrozenTrial) -> bool:
@@ -155,34 +135,19 @@ def was_enqueued(trial: FrozenTrial) -> bool:
 
 def own_slot(trial: FrozenTrial) -> Any:
     """Returns the slot record of a trial as stored; None if it has none or a copied trial's."""
-    record = trial.system_attrs.get(SLOT_KEY)
+    record = entries.SLOT.of(trial)
     is_copy = isinstance(record, dict) and record.get("number") != trial.number
     return None if is_copy else record
 
 
-def fail_unstarted(storage: BaseStorage, trial_id: int) -> None:
+def fail_unstarted(study: Study, trial: FrozenTrial) -> None:
     """Tells a trial to have failed, and vouches that it was this package that did so.
 
     A trial without a slot record that failed is a run whose worker died before it began; a failed
     trial that was added by hand looks the same but for this mark.
     """
-    storage.set_trial_system_attr(trial_id, UNSTARTED_KEY, True)
-    storage.set_trial_state_values(trial_id, TrialState.FAIL)
-
-
-def vouched_unstarted(attributes: Mapping[str, Any], nonce: str) -> set[int]:
-    """Returns the numbers of the failed trials that the curator vouches never began.
-
-    ``attributes`` are the system attributes of the study, ``nonce`` is that of its plan.
-
-    See :func:`optuna_dp.recover`.
-    """
-    prefix = f"{UNSTARTED_KEY}:"
-    return {
-        int(key.removeprefix(prefix))
-        for key, value in attributes.items()
-        if key.startswith(prefix) and key.removeprefix(prefix).isdecimal() and value == nonce
-    }
+    entries.UNSTARTED.write(study, trial)
+    storage_of(study).set_trial_state_values(trial_id_of(trial), TrialState.FAIL)
 
 
 def did_nothing(trial: FrozenTrial) -> bool:
@@ -194,7 +159,7 @@ def did_nothing(trial: FrozenTrial) -> bool:
         and not trial.values
         and not trial.intermediate_values
         and not trial.user_attrs
-        and DRAW_KEY not in trial.system_attrs
+        and not entries.DRAW.is_in(trial)
     )
 
 
@@ -218,7 +183,7 @@ def give_back_end(storage: BaseStorage, trial: FrozenTrial) -> bool:
     if not ended(trial):
         if trial.datetime_complete is None:
             return False
-        pruned = WAS_PRUNED_KEY in trial.system_attrs
+        pruned = entries.WAS_PRUNED.is_in(trial)
         state = TrialState.PRUNED if pruned else TrialState.COMPLETE
         if trial.values is None:  # Failed, or pruned without a value: the same outcome.
             state = TrialState.FAIL

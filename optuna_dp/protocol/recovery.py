@@ -11,10 +11,9 @@ from optuna.study import Study
 from optuna.trial import FrozenTrial, TrialState
 
 from optuna_dp.errors import InvalidArgumentError
-from optuna_dp.optuna_internals import storage_of, study_id_of, trial_id_of
+from optuna_dp.optuna_internals import storage_of
+from optuna_dp.protocol.entries import CONFIRMED, SLOT, UNSTARTED
 from optuna_dp.protocol.records import (
-    SLOT_KEY,
-    UNSTARTED_KEY,
     checked_study,
     did_nothing,
     ended,
@@ -94,12 +93,12 @@ def recover(study: Study, *, fail: Sequence[int] = ()) -> list[OpenTrial]:
 
 
 def _recovered(study: Study, numbers: set[int]) -> list[OpenTrial]:
-    storage, study_id = storage_of(study), study_id_of(study)
+    storage = storage_of(study)
     for trial in trials_of(study):
         if not ended(trial):
             give_back_end(storage, trial)
     is_open = {trial.number: trial for trial in _open(study)}
-    plan = read_plan(storage, study_id)
+    plan = read_plan(study)
     trials = trials_of(study)
     unstarted = set() if plan is None else {t.number for t in trials if _failed_unnoticed(t)}
     if not numbers <= is_open.keys() | unstarted:
@@ -111,14 +110,14 @@ def _recovered(study: Study, numbers: set[int]) -> list[OpenTrial]:
             # Not which ones are: an exception may be read by others.
             "recover(study) returns the open trials.",
         )
-    ids = {t.number: trial_id_of(t) for t in trials}
-    for number in sorted(numbers & unstarted):
-        assert plan is not None
-        # Beside the study: nothing can be written to a trial that has ended.
-        storage.set_study_system_attr(study_id, f"{UNSTARTED_KEY}:{number}", plan.nonce)
+    if plan is not None:
+        for number in sorted(numbers & unstarted):
+            # An entry of the study: nothing can be written to a trial that has ended.
+            CONFIRMED.named(number).write(study, plan.nonce)
+    by_number = {trial.number: trial for trial in trials}
     for number in sorted(numbers - unstarted):
         try:
-            fail_unstarted(storage, ids[number])
+            fail_unstarted(study, by_number[number])
         except UpdateFinishedTrialError:
             continue  # Its worker was alive after all and has just ended it.
     return _open(study)
@@ -129,12 +128,13 @@ def _failed_unnoticed(trial: FrozenTrial) -> bool:
     return (
         trial.state == TrialState.FAIL
         and did_nothing(trial)
-        and not trial.system_attrs.keys() & {SLOT_KEY, UNSTARTED_KEY}
+        and not SLOT.is_in(trial)
+        and not UNSTARTED.is_in(trial)
     )
 
 
 def _open(study: Study) -> list[OpenTrial]:
-    plan = read_plan(storage_of(study), study_id_of(study))
+    plan = read_plan(study)
     return [
         OpenTrial(
             number=trial.number,

@@ -9,21 +9,19 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NoReturn
 
-from optuna.storages import BaseStorage
 from optuna.study import Study
 from optuna.trial import FrozenTrial, TrialState
 
 from optuna_dp.errors import PlanError
 from optuna_dp.optuna_internals import storage_of, study_id_of, trial_id_of
 from optuna_dp.polling import poll
-from optuna_dp.protocol.plan import PLAN_KEY, Design, StudyPlan
+from optuna_dp.protocol.entries import PLAN, is_published
+from optuna_dp.protocol.plan import Design, StudyPlan
 from optuna_dp.protocol.records import (
-    PUBLISHED_KEY,
     ended,
     fail_unstarted,
     leading_trial,
     read_plan,
-    write_plan,
 )
 from optuna_dp.protocol.waiting import Waiting
 
@@ -40,26 +38,26 @@ def plan_for(
         PlanError: If trial 0 ended without writing one. No run has begun then, and none can.
     """
     storage, study_id = storage_of(study), study_id_of(study)
-    if trial.number == 0 and PLAN_KEY not in trial.system_attrs:
-        if any(PUBLISHED_KEY in s.system_attrs for s in storage.get_all_studies()):
+    if trial.number == 0 and not PLAN.is_in(trial):
+        if is_published(storage):
             refuse(
-                storage,
+                study,
                 trial,
                 "This storage holds a published release. Others may read it, and they would read "
                 "this study too. Start the study in another storage.",
             )
         plan = new_plan()
-        write_plan(storage, trial, plan)
+        PLAN.write(study, trial, plan.to_json())
         return plan
 
     def read() -> FrozenTrial | None:
         leader = leading_trial(storage, study_id)
-        is_decided = leader is not None and (PLAN_KEY in leader.system_attrs or ended(leader))
+        is_decided = leader is not None and (PLAN.is_in(leader) or ended(leader))
         return leader if is_decided else None
 
     leader = poll(read, Waiting(study, "for the plan", below=1, names_trials=True).pause)
-    if PLAN_KEY in leader.system_attrs:
-        return parse(leader.system_attrs[PLAN_KEY])
+    if PLAN.is_in(leader):
+        return parse(PLAN.of(leader))
     # Without a mark that vouches for it: a database may let the plan of trial 0 in late, and a run
     # that was refused must not count as one that failed by chance.
     storage.set_trial_state_values(trial_id_of(trial), TrialState.FAIL)
@@ -71,7 +69,7 @@ def plan_for(
 
 def written_plan(study: Study) -> StudyPlan:
     """Returns the plan that was written; refuses a study that has none."""
-    plan = read_plan(storage_of(study), study_id_of(study))
+    plan = read_plan(study)
     if plan is None:
         raise PlanError(
             "This study has no plan, because its first trial was not made by a sampler of "
@@ -112,7 +110,7 @@ def check_same_design(
         )
 
 
-def refuse(storage: BaseStorage, trial: FrozenTrial, message: str) -> NoReturn:
+def refuse(study: Study, trial: FrozenTrial, message: str) -> NoReturn:
     """Ends the trial, so that none is left running, and raises."""
-    fail_unstarted(storage, trial_id_of(trial))
+    fail_unstarted(study, trial)
     raise PlanError(message)

@@ -30,15 +30,15 @@ from typing import Any
 
 from optuna.distributions import BaseDistribution, distribution_to_json
 from optuna.pruners import BasePruner
-from optuna.storages import BaseStorage
 from optuna.study import Study
 from optuna.trial import FrozenTrial, TrialState
 
 from optuna_dp.errors import InvalidArgumentError
 from optuna_dp.json_records import Record
-from optuna_dp.optuna_internals import is_in_optimize_loop, storage_of, trial_id_of
+from optuna_dp.optuna_internals import is_in_optimize_loop
 from optuna_dp.protocol import entropy
 from optuna_dp.protocol.draws import Space, checked_space
+from optuna_dp.protocol.entries import stored_trial
 from optuna_dp.protocol.plan import StudyPlan
 from optuna_dp.protocol.pruners import guarded
 from optuna_dp.protocol.shared_plan import written_plan
@@ -78,16 +78,6 @@ class Slot:
         return self.trial.number
 
     @property
-    def trial_id(self) -> int:
-        """The trial's id in its storage."""
-        return trial_id_of(self.trial)
-
-    @property
-    def storage(self) -> BaseStorage:
-        """The storage of the study."""
-        return storage_of(self.study)
-
-    @property
     def plan(self) -> StudyPlan:
         """The plan under which the trial runs.
 
@@ -104,10 +94,9 @@ class Slot:
         """What this process knows of the trial since it began; None if it began elsewhere."""
         return self._under_way.get(self.study, self.trial)
 
-    def system_attributes(self) -> dict[str, Any]:
-        """Returns the trial's system attributes as the storage has them now."""
-        attributes: dict[str, Any] = self.storage.get_trial(self.trial_id).system_attrs
-        return attributes
+    def stored_trial(self) -> FrozenTrial:
+        """Returns the trial as its storage has it now."""
+        return stored_trial(self.study, self.trial)
 
     def is_asked_by_this_thread(self, trial: FrozenTrial) -> bool:
         """Returns whether this thread started another trial of the study.

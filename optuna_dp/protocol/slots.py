@@ -32,19 +32,15 @@ from optuna.study import Study
 from optuna.trial import FrozenTrial, Trial, TrialState
 
 from optuna_dp.errors import PlanError
-from optuna_dp.optuna_internals import (
-    storage_of,
-    study_id_of,
-    trial_id_of,
-    whole_study,
-)
-from optuna_dp.protocol import entropy
+from optuna_dp.optuna_internals import storage_of, study_id_of, whole_study
+from optuna_dp.protocol import entries, entropy
 from optuna_dp.protocol.asking import (
     BEYOND,
     OfThisPackage,
     TakenByAnother,
+    install,
     is_asked_for,
-    is_beyond,
+    note_beyond,
 )
 from optuna_dp.protocol.claims import claim
 from optuna_dp.protocol.drawn_slots import NOT_DRAWN, new_draws
@@ -56,22 +52,17 @@ from optuna_dp.protocol.draws import (
     drawn_jointly,
     is_by_index,
 )
-from optuna_dp.protocol.plan import PLAN_KEY, Design, StudyPlan
+from optuna_dp.protocol.plan import Design, StudyPlan
 from optuna_dp.protocol.records import (
-    DRAW_KEY,
-    GATE_KEY,
-    SLOT_KEY,
     TIE_BITS,
-    UNSTARTED_KEY,
-    WAS_PRUNED_KEY,
     SlotRecord,
     did_nothing,
     direction_of,
+    ended,
     fail_unstarted,
     leading_trial,
     own_slot,
 )
-from optuna_dp.protocol.retries import keep_from
 from optuna_dp.protocol.shared_plan import check_same_design, plan_for
 from optuna_dp.protocol.slot_strategy import Slot, SlotStrategy
 from optuna_dp.protocol.under_way import TrialUnderWay, UnderWay
@@ -115,6 +106,7 @@ class SlotSampler(OfThisPackage, BaseSampler):
         self._last_plan: tuple[Any, StudyPlan] | None = None
         # Studies whose plan was found to be this sampler's: it does not change.
         self._of_same_plan = _StudySet()
+        install()
 
     def __repr__(self) -> str:
         # A seed would reveal T to readers of a log.
@@ -133,9 +125,9 @@ class SlotSampler(OfThisPackage, BaseSampler):
         if study in self._of_same_plan:
             return
         leader = leading_trial(storage_of(study), study_id_of(study))
-        if leader is None or PLAN_KEY not in leader.system_attrs:
+        if leader is None or not entries.PLAN.is_in(leader):
             return
-        plan = self._parsed(leader.system_attrs[PLAN_KEY])
+        plan = self._parsed(entries.PLAN.of(leader))
         check_same_design(*self.own_design(study), plan, consequence=" No run is lost.")
         self._of_same_plan.add(study)
 
@@ -145,7 +137,6 @@ class SlotSampler(OfThisPackage, BaseSampler):
         Raises:
             TakenByAnother: If another worker has won the trial; ``study.ask`` takes the next.
         """
-        storage = storage_of(study)
         # First of all: whatever comes later may fail the trial, which may be another worker's.
         # A trial that has begun and was not asked for is continued by its owner.
         continued = own_slot(trial) is not None and not is_asked_for()
@@ -162,13 +153,12 @@ class SlotSampler(OfThisPackage, BaseSampler):
             ) from None  # Optuna's error has the trial's number.
         except BaseException:
             # Optuna would leave the trial running, and others would wait for it for ever.
-            if not storage.get_trial(trial_id_of(trial)).state.is_finished():
-                fail_unstarted(storage, trial_id_of(trial))
+            if not ended(entries.stored_trial(study, trial)):
+                fail_unstarted(study, trial)
             raise
         self.strategy.after_start(self._slot(study, trial))
 
     def _begin(self, study: Study, trial: FrozenTrial) -> None:
-        storage = storage_of(study)
         # What stands under the same id and is not this trial's is gone from here on.
         entry = self.under_way.drop(study, trial)
         plan = plan_for(study, trial, lambda: self._new_plan(study), self._parsed)
@@ -180,8 +170,8 @@ class SlotSampler(OfThisPackage, BaseSampler):
             check_same_design(*self.own_design(study), plan, consequence=consequence)
 
         if not self.strategy.has_slot(slot, check_design):
-            storage.set_trial_system_attr(trial_id_of(trial), GATE_KEY, True)
-            is_beyond()
+            entries.BEYOND.write(study, trial)
+            note_beyond()
             return
         me = threading.get_ident()
         stored_slot = own_slot(trial)
@@ -204,7 +194,7 @@ class SlotSampler(OfThisPackage, BaseSampler):
             plan=plan.digest,
         )
         self.strategy.before_slot(slot)
-        storage.set_trial_system_attr(trial_id_of(trial), SLOT_KEY, record.to_json())
+        entries.SLOT.write(study, trial, record.to_json())
         check_same_design(*self.own_design(study), plan)
         self._of_same_plan.add(study)
         self.under_way.put(study, trial, TrialUnderWay(me, plan, record))
@@ -239,7 +229,7 @@ class SlotSampler(OfThisPackage, BaseSampler):
                 for name, distribution in handed_on.items()
             }
         # A Trial object may be made again from a running trial: it is drawn once.
-        record_of_draw = storage_of(study).get_trial(trial_id_of(trial)).system_attrs.get(DRAW_KEY)
+        record_of_draw = entries.DRAW.of(entries.stored_trial(study, trial))
         if record_of_draw is not None:
             return {
                 name: d.to_external_repr(record_of_draw["internal"][name])
@@ -248,7 +238,7 @@ class SlotSampler(OfThisPackage, BaseSampler):
             }
         params, notes = self.strategy.joint_draw(self._slot(study, trial), search_space)
         record = {**draw_record(params, search_space), **notes}
-        storage_of(study).set_trial_system_attr(trial_id_of(trial), DRAW_KEY, record)
+        entries.DRAW.write(study, trial, record)
         return {name: params[name] for name in handed_on}
 
     def sample_independent(
@@ -262,8 +252,8 @@ class SlotSampler(OfThisPackage, BaseSampler):
         self.strategy.check_directions(study)
         if is_by_index(param_distribution):
             check_choices(param_name, param_distribution)
-            record = storage_of(study).get_trial(trial_id_of(trial))
-            index = drawn_jointly(record, param_name, param_distribution)
+            stored = entries.stored_trial(study, trial)
+            index = drawn_jointly(stored, param_name, param_distribution)
             if index is not None:
                 return param_distribution.to_external_repr(index)
         return self.strategy.value(self._slot(study, trial), param_name, param_distribution)
@@ -273,11 +263,11 @@ class SlotSampler(OfThisPackage, BaseSampler):
     ) -> None:
         """Forgets the trial, and marks one that never began and one that was pruned."""
         entry = self.under_way.drop(study, trial)
-        if state == TrialState.FAIL and SLOT_KEY not in trial.system_attrs and did_nothing(trial):
+        if state == TrialState.FAIL and not entries.SLOT.is_in(trial) and did_nothing(trial):
             # study.tell(number, state=FAIL) for a run whose worker died before it began.
-            storage_of(study).set_trial_system_attr(trial_id_of(trial), UNSTARTED_KEY, True)
+            entries.UNSTARTED.write(study, trial)
         if state == TrialState.PRUNED and values is not None:
-            storage_of(study).set_trial_system_attr(trial_id_of(trial), WAS_PRUNED_KEY, True)
+            entries.WAS_PRUNED.write(study, trial)
         if entry is not None and state == TrialState.COMPLETE:
             self._warn_of_unused(trial)
         self.strategy.after_trial(self._slot(study, trial), state, values)
@@ -316,6 +306,10 @@ class SlotSampler(OfThisPackage, BaseSampler):
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_last_plan": None, "_of_same_plan": _StudySet()}
 
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        install()  # A worker of another process makes no sampler, it is sent one.
+
     def _parsed(self, record: Any) -> StudyPlan:
         """Returns the plan that a record holds; reads the very same record only once."""
         cache = self._last_plan
@@ -336,7 +330,3 @@ class SlotSampler(OfThisPackage, BaseSampler):
         design, _ = self.own_design(study)
         slots = self.strategy.number_of_slots(entropy.bits(self.strategy.seed, "slots"))
         return StudyPlan.drawn(design, slots)
-
-
-# A retried run is refused at release; without retries the study is not lost to one.
-keep_from(SlotSampler)

@@ -9,16 +9,18 @@ in the storage again.
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from optuna.storages import BaseStorage
 from optuna.study import Study
 from optuna.trial import FrozenTrial
 
 from optuna_dp.optuna_internals import storage_of, study_id_of
-from optuna_dp.protocol.plan import PLAN_KEY, StudyPlan
-from optuna_dp.protocol.records import trials_of
+from optuna_dp.protocol.entries import CONFIRMED, PLAN, study_attributes
+from optuna_dp.protocol.plan import StudyPlan
+from optuna_dp.protocol.records import leading_trial, trials_of
 
 
 @dataclass(frozen=True)
@@ -39,9 +41,7 @@ class StudySnapshot:
     def of(cls, study: Study) -> StudySnapshot:
         """Reads a study: its trials first, then its attributes, each once."""
         trials = tuple(trials_of(study))
-        attributes = storage_of(study).get_study_system_attrs(study_id_of(study))
-        # A copy: a storage in memory gives away its own dictionary.
-        return cls(study, trials, dict(attributes))
+        return cls(study, trials, study_attributes(study))
 
     @functools.cached_property
     def plan(self) -> StudyPlan | None:
@@ -51,5 +51,60 @@ class StudySnapshot:
             PlanError: If its record is damaged.
         """
         leader = self.trials[0] if self.trials and self.trials[0].number == 0 else None
-        record = None if leader is None else leader.system_attrs.get(PLAN_KEY)
+        record = None if leader is None else PLAN.of(leader)
         return None if record is None else StudyPlan.from_json(record)
+
+    @property
+    def confirmed(self) -> set[int]:
+        """The failed trials of which the curator confirmed that they never began, by number.
+
+        See :func:`optuna_dp.recover`.
+        """
+        confirmed = CONFIRMED.of(self.attributes)
+        nonce = None if self.plan is None else self.plan.nonce
+        return {
+            int(number) for number, of in confirmed.items() if number.isdecimal() and of == nonce
+        }
+
+
+@dataclass(frozen=True)
+class OtherStudy:
+    """Another study of the same storage. For the curator only.
+
+    Attributes:
+        name: Its name.
+        is_older: Whether it was made before the study in question.
+        attributes: Its system attributes.
+    """
+
+    name: str
+    is_older: bool
+    attributes: Mapping[str, Any] = field(repr=False)
+    _storage: BaseStorage = field(repr=False)
+    _study_id: int = field(repr=False)
+
+    @property
+    def is_ours(self) -> bool:
+        """Whether a sampler of optuna-dp began it."""
+        leader = leading_trial(self._storage, self._study_id)
+        return leader is not None and PLAN.is_in(leader)
+
+    def trials(self) -> Sequence[FrozenTrial]:
+        """Returns its trials, as the storage has them now."""
+        return self._storage.get_all_trials(self._study_id, deepcopy=False)
+
+
+def other_studies(study: Study) -> list[OtherStudy]:
+    """Returns the other studies of a study's storage."""
+    storage, own_id = storage_of(study), study_id_of(study)
+    return [
+        OtherStudy(
+            other.study_name,
+            study_id_of(other) < own_id,
+            other.system_attrs,
+            storage,
+            study_id_of(other),
+        )
+        for other in storage.get_all_studies()
+        if study_id_of(other) != own_id
+    ]

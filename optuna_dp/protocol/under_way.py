@@ -25,8 +25,9 @@ from optuna.study import Study
 from optuna.trial import FrozenTrial
 
 from optuna_dp.optuna_internals import storage_of, trial_id_of
+from optuna_dp.protocol.entries import SLOT
 from optuna_dp.protocol.plan import StudyPlan
-from optuna_dp.protocol.records import SLOT_KEY, SlotRecord
+from optuna_dp.protocol.records import SlotRecord
 
 # Trials kept of one storage: more than any process has open; what is beyond is read from there.
 _MOST = 4096
@@ -86,7 +87,7 @@ class UnderWay:
             entry = self.entries_by_storage.get(storage_of(study), _NOTHING).pop(
                 trial_id_of(trial), None
             )
-        if entry is None or trial.system_attrs.get(SLOT_KEY) != entry.record.to_json():
+        if entry is None or SLOT.of(trial) != entry.record.to_json():
             return None
         return entry
 

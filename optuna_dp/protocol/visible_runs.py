@@ -9,7 +9,6 @@ from optuna.trial import FrozenTrial
 
 from optuna_dp.errors import WaitError
 from optuna_dp.polling import poll
-from optuna_dp.protocol.ended_runs import ended_from_start
 from optuna_dp.protocol.records import below_number, ended, trials_of
 from optuna_dp.protocol.waiting import Waiting
 
@@ -43,10 +42,8 @@ def completed_batches(
     enlarge = enlarge if batches else ""
 
     def read() -> list[FrozenTrial] | None:
-        trials = trials_of(study)
-        earlier_trials = list(below_number(trials, first_of_batch))
-        ended_runs = ended_from_start(study, trials)
-        open_runs = [trial for trial in earlier_trials[ended_runs:] if not ended(trial)]
+        earlier_trials = list(below_number(trials_of(study), first_of_batch))
+        open_runs = [trial for trial in earlier_trials if not ended(trial)]
         if any(is_own(trial) for trial in open_runs):
             # Nothing of data or durations is in this: whoever fails this run may do so.
             raise WaitError(

@@ -13,13 +13,13 @@ import optuna
 import pytest
 from optuna.storages import InMemoryStorage
 from optuna.trial import FrozenTrial, Trial, TrialState, create_trial
-from support import RUN, ask, budget_sampler, exactly, refused, rewrite, study_of, tell
+from support import RUN, add_behind, ask, budget_sampler, exactly, refused, rewrite, study_of, tell
 
 import optuna_dp as odp
 from optuna_dp import polling
 from optuna_dp.errors import PlanError, ReleaseRefusedError
-from optuna_dp.protocol.claims import CLAIM_KEY, HERE, OUT, STANDS, WON, claims_on
-from optuna_dp.protocol.records import SLOT_KEY
+from optuna_dp.protocol.claims import HERE, OUT, STANDS, WON, claims_on
+from optuna_dp.protocol.entries import CLAIMS, SLOT
 
 PLAN = odp.plan_budget(
     epsilon=8.0, run=lambda noise, steps: odp.gaussian(noise), steps=1, pilots=2, score=None
@@ -191,7 +191,9 @@ def claimed_by(study: optuna.Study, number: int, **claims: str) -> None:
     """Other workers' claims on a trial, by token."""
     for token, state in claims.items():
         study._storage.set_trial_system_attr(
-            study.trials[number]._trial_id, f"{CLAIM_KEY}:{number}:{token}", state
+            study.trials[number]._trial_id,
+            f"{CLAIMS.prefix}{number}:{token}",
+            state,
         )
 
 
@@ -258,7 +260,7 @@ class Stops(InMemoryStorage):
 
     def get_trial(self, trial_id: int) -> Any:
         found = super().get_trial(trial_id)
-        if self.armed and any(key.startswith(CLAIM_KEY) for key in found.system_attrs):
+        if self.armed and any(key.startswith(CLAIMS.prefix) for key in found.system_attrs):
             self.armed = False
             raise KeyboardInterrupt
         return found
@@ -377,8 +379,8 @@ def test_a_run_that_two_workers_have_won_is_refused_at_release(name: str) -> Non
     study = study_of(SAMPLERS[name]())
     waiting_after_one_run(study)
     study.optimize(run_of, n_trials=1)
-    ours = next(k for k in study.trials[1].system_attrs if k.startswith(f"{CLAIM_KEY}:1:"))
-    rewrite(study, 1, f"{CLAIM_KEY}:1:other", WON)
+    ours = next(k for k in study.trials[1].system_attrs if k.startswith(f"{CLAIMS.prefix}1:"))
+    rewrite(study, 1, f"{CLAIMS.prefix}1:other", WON)
     study.optimize(run_of)
     with pytest.raises(ReleaseRefusedError, match="two workers began it") as caught:
         released(study, name)
@@ -392,7 +394,7 @@ def test_a_damaged_claim_counts_as_won() -> None:
     study = study_of(SAMPLERS["rand_tune"]())
     waiting_after_one_run(study)
     study.optimize(run_of)
-    rewrite(study, 1, f"{CLAIM_KEY}:1:other", {"what": "is this"})
+    rewrite(study, 1, f"{CLAIMS.prefix}1:other", {"what": "is this"})
     refused(study, "two workers")
 
 
@@ -402,7 +404,7 @@ def test_a_storage_that_answers_with_old_values_is_noticed_at_release() -> None:
 
         def get_trial(self, trial_id: int) -> Any:
             found = copy.deepcopy(super().get_trial(trial_id))
-            hidden = (CLAIM_KEY, SLOT_KEY)
+            hidden = (CLAIMS.prefix, SLOT.key)
             for key in [k for k in found.system_attrs if k.startswith(hidden)]:
                 del found.system_attrs[key]
             return found
@@ -431,13 +433,14 @@ def test_the_claims_of_a_trial_are_not_those_of_its_copy() -> None:
     study = study_of(SAMPLERS["budget"]())
     study.optimize(run_of, n_trials=1)
     first = study.trials[0]
-    study.add_trial(
+    add_behind(
+        study,
         create_trial(
             state=TrialState.WAITING,
             params=first.params,
             distributions=first.distributions,
             system_attrs={**first.system_attrs, "failed_trial": 0, "retry_history": [0]},
-        )
+        ),
     )
     study.optimize(run_of)
     assert study.trials[1].params == first.params
@@ -470,7 +473,7 @@ def test_other_samplers_are_not_affected() -> None:
     study = optuna.create_study(sampler=optuna.samplers.RandomSampler())
     study.enqueue_trial({"x": 0.5})
     study.optimize(lambda trial: trial.suggest_float("x", 0, 1), n_trials=2)
-    assert not any(CLAIM_KEY in key for t in study.trials for key in t.system_attrs)
+    assert not any(CLAIMS.prefix in key for t in study.trials for key in t.system_attrs)
 
 
 @pytest.mark.parametrize("when", ["before", "after"])

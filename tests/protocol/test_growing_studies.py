@@ -10,7 +10,7 @@ from optuna.distributions import FloatDistribution
 
 import optuna_dp as odp
 from optuna_dp.models import history
-from optuna_dp.protocol import ended_runs, proposals
+from optuna_dp.protocol import proposals
 from optuna_dp.protocol.records import trials_of
 
 SPACE: dict[str, Any] = {"x": FloatDistribution(0.0, 1.0)}
@@ -33,14 +33,6 @@ def objective(trial: optuna.Trial) -> float:
     if isinstance(trial.study.sampler, odp.BudgetSampler):
         odp.fidelity(trial)
     return trial.suggest_float("x", 0.0, 1.0)
-
-
-@pytest.mark.slow
-def test_the_callback_looks_at_each_run_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    looked = counted(monkeypatch, ended_runs, "ended", lambda trial: 1)
-    study = optuna.create_study(sampler=odp.RandTuneSampler(trials=odp.Poisson(mean=500.0)))
-    study.optimize(objective, n_trials=40, callbacks=[odp.PrivacyCallback(odp.gaussian(4.0))])
-    assert len(looked) <= 2 * 40
 
 
 @pytest.mark.slow
@@ -87,15 +79,3 @@ def test_a_history_that_is_not_the_one_before_is_read_anew() -> None:
         found = outcomes.of(trials, SPACE)
         assert [outcome.params for outcome in found] == [trial.params for trial in trials]
         assert found.encoded_in(SPACE)[:, 0].tolist() == [t.params["x"] for t in trials]
-
-
-def test_what_has_ended_is_of_this_study_and_not_of_one_before() -> None:
-    first, second = optuna.create_study(), optuna.create_study()
-    first.optimize(objective, n_trials=5)
-    second.optimize(objective, n_trials=2)
-    second.ask()
-    second.optimize(objective, n_trials=2)
-    assert ended_runs.ended_from_start(first, trials_of(first)) == 5
-    # As if the storage had given the first study's id away again.
-    assert ended_runs.ended_from_start(first, trials_of(second)) == 2
-    assert ended_runs.ended_from_start(first, trials_of(first)) == 5

@@ -19,7 +19,8 @@ from optuna.trial import TrialState
 from support import RUN, ask, exactly, study_of, tell
 
 import optuna_dp as odp
-from optuna_dp.protocol.records import SLOT_KEY, read_plan
+from optuna_dp.protocol.entries import SLOT
+from optuna_dp.protocol.records import read_plan
 from optuna_dp.protocol.under_way import UnderWay
 
 COUNT = 3
@@ -66,7 +67,7 @@ def live(study: optuna.Study, rng: random.Random) -> list[float]:
 
 def check(study: optuna.Study, drawn: list[float]) -> None:
     """What was drawn is in this study's trials, in the slots of its own plan."""
-    plan = read_plan(study._storage, study._study_id)
+    plan = read_plan(study)
     assert plan is not None
     assert plan.slots == COUNT
     assert all(not t.params for t in study.trials if t.number >= COUNT)
@@ -171,7 +172,7 @@ def test_what_stands_under_an_id_is_taken_for_its_own_trial_only() -> None:
     study = study_of(SAMPLERS["rand_tune"]())
     study.ask().suggest_float("x", 0, 1)
     (other,) = study.trials
-    other.system_attrs[SLOT_KEY] = {**other.system_attrs[SLOT_KEY], "nonce": "0" * 32}
+    other.system_attrs[SLOT.key] = {**other.system_attrs[SLOT.key], "nonce": "0" * 32}
     assert study.sampler.under_way.drop(study, other) is None  # type: ignore[attr-defined]
 
 

@@ -11,8 +11,9 @@ from support import exactly, study_of
 
 import optuna_dp as odp
 from optuna_dp.errors import PlanError
-from optuna_dp.protocol.plan import PLAN_KEY, StudyPlan
-from optuna_dp.protocol.records import SLOT_KEY, SlotRecord
+from optuna_dp.protocol.entries import PLAN, SLOT
+from optuna_dp.protocol.plan import StudyPlan
+from optuna_dp.protocol.records import SlotRecord
 
 GRID = {"x": optuna.distributions.FloatDistribution(0, 1, step=0.25)}
 SAMPLERS = {
@@ -25,7 +26,7 @@ SAMPLERS = {
 def record_of(sampler: optuna.samplers.BaseSampler) -> dict[str, Any]:
     study = study_of(sampler)
     study.ask()
-    return dict(study.get_trials()[0].system_attrs[PLAN_KEY])
+    return dict(study.get_trials()[0].system_attrs[PLAN.key])
 
 
 @pytest.mark.parametrize("kind", SAMPLERS)
@@ -54,7 +55,7 @@ def test_a_plan_without_one_of_its_fields_is_refused(name: str) -> None:
 def test_a_damaged_slot_record_is_refused_without_its_secrets(name: str, damage: str) -> None:
     study = study_of(odp.RandTuneSampler(trials=exactly(1)))
     study.ask()
-    record = study.get_trials()[0].system_attrs[SLOT_KEY]
+    record = study.get_trials()[0].system_attrs[SLOT.key]
     secret = record[name][2:]
     longer = "0" if damage == "00" else ""  # digits, but more than there are
     with pytest.raises(PlanError, match="slot record of a run is corrupted") as caught:

@@ -23,7 +23,7 @@ from support import RUN, exactly, finished_study, logged
 
 import optuna_dp as odp
 from optuna_dp.errors import InvalidArgumentError
-from optuna_dp.protocol.pruners import PRUNED_KEY
+from optuna_dp.protocol.entries import PRUNED_BY
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
@@ -104,7 +104,7 @@ def test_pruners_that_look_at_one_trial_work_as_they_are(pruner: BasePruner, wra
     study = finished_study(odp.RandTuneSampler(trials=exactly(3)), declines, pruner=used)
     pruned = [t for t in study.trials if t.state == TrialState.PRUNED]
     assert len(pruned) == (3 if type(pruner) is PatientPruner and _is_bare(pruner) else 0)
-    assert all(t.system_attrs[PRUNED_KEY] for t in pruned)
+    assert all(t.system_attrs[PRUNED_BY.key] for t in pruned)
     release = odp.release(study, RUN, vouched="a test")
     assert (release.params is None) == (len(pruned) == 3)
 

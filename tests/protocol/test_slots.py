@@ -19,7 +19,8 @@ from optuna_dp.errors import (
 )
 from optuna_dp.protocol import entropy
 from optuna_dp.protocol.drawn_slots import draw_alone
-from optuna_dp.protocol.records import SLOT_KEY, read_plan
+from optuna_dp.protocol.entries import SLOT
+from optuna_dp.protocol.records import read_plan
 
 SAMPLERS: dict[str, Any] = {
     "rand_tune": lambda **kw: odp.RandTuneSampler(**kw),
@@ -29,7 +30,7 @@ SAMPLERS: dict[str, Any] = {
 
 
 def slots_of(study: optuna.Study) -> int:
-    plan = read_plan(study._storage, study._study_id)
+    plan = read_plan(study)
     assert plan is not None
     return plan.slots
 
@@ -141,7 +142,7 @@ def test_hyperbands_wrapped_study_works() -> None:
 def test_every_run_has_a_tie_break_of_its_own() -> None:
     study = study_of(odp.RandTuneSampler(trials=exactly(50)))
     study.optimize(objective)
-    ties = {t.system_attrs[SLOT_KEY]["tie_break"] for t in study.trials}
+    ties = {t.system_attrs[SLOT.key]["tie_break"] for t in study.trials}
     assert len(ties) == 50
 
 
@@ -254,12 +255,12 @@ def test_a_study_id_that_is_used_again_does_not_bring_an_old_plan_back(tmp_path:
     sampler = odp.RandTuneSampler(trials=exactly(5))
     first = study_of(sampler, storage=storage, study_name="same")
     first.optimize(objective, n_trials=3)
-    old_plan = read_plan(first._storage, first._study_id)
+    old_plan = read_plan(first)
     optuna.delete_study(study_name="same", storage=storage)
     second = study_of(sampler, storage=storage, study_name="same")
     assert second._study_id == first._study_id
     second.optimize(objective)
-    new_plan = read_plan(second._storage, second._study_id)
+    new_plan = read_plan(second)
     assert old_plan is not None
     assert new_plan is not None
     assert new_plan.nonce != old_plan.nonce

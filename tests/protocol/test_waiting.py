@@ -18,7 +18,7 @@ from typer.testing import CliRunner
 
 import optuna_dp as odp
 from optuna_dp import polling
-from optuna_dp.cli import app
+from optuna_dp.cli.application import app
 from optuna_dp.errors import UnfinishedStudyError
 from optuna_dp.protocol.recovery_words import hidden_password
 from optuna_dp.protocol.waiting import Waiting

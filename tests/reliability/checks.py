@@ -13,11 +13,12 @@ from scipy.stats import norm
 import optuna_dp as odp
 from optuna_dp.budget.settings import PROCEDURE, BudgetSettings
 from optuna_dp.evidence.reading import read_evidence
-from optuna_dp.protocol.records import GATE_KEY, SLOT_KEY, read_plan
+from optuna_dp.protocol.entries import BEYOND, SLOT
+from optuna_dp.protocol.records import read_plan
 
 
 def plan_of(study: optuna.Study):
-    plan = read_plan(study._storage, study._study_id)
+    plan = read_plan(study)
     return plan
 
 
@@ -44,10 +45,10 @@ def check_exactly_t(study: optuna.Study, executed: list[int], *, crashes: bool =
             assert not trial.params
     if not crashes:
         assert completed == set(executed) == set(range(slots))
-        nonces = {t.system_attrs[SLOT_KEY]["nonce"] for t in trials if t.number < slots}
+        nonces = {t.system_attrs[SLOT.key]["nonce"] for t in trials if t.number < slots}
         assert nonces <= {evidence.plan.nonce}
-        assert all(GATE_KEY in t.system_attrs for t in trials if t.number >= slots)
-        ties = [t.system_attrs[SLOT_KEY]["tie_break"] for t in trials[:slots]]
+        assert all(BEYOND.key in t.system_attrs for t in trials if t.number >= slots)
+        ties = [t.system_attrs[SLOT.key]["tie_break"] for t in trials[:slots]]
         draws = [t.params["x"] for t in trials[:slots]]
         assert len(set(ties)) == len(set(draws)) == slots, "two workers drew the same"
     return slots

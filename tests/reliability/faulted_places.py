@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import datetime
-import json
 import os
 import resource
 import shutil
 import signal
-import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -43,19 +41,15 @@ FAULTS = {
         *("restart", "crash", "cut connections", "move"),
     ),
 }
-# Of calls of ``optuna_dp.distributed.optimize``, by whom: see ``engines.faulted_call``.
-FAULTS["dask"] = FAULTS["ray"] = ("none", "kill", "kill all", "driver", "ctrl-c", "gone")
-ENGINES = ("dask", "ray")
 ENDS_IT = ("deletion", "deleted study")
 
 
 class Servers:
-    """What studies share, started when the first one needs it: a PostgreSQL server, clusters."""
+    """What studies share, started when the first one needs it: a PostgreSQL server."""
 
     def __init__(self) -> None:
         self._postgres: Postgres | None = None
         self._tables = ""
-        self._clusters: dict[str, tuple[subprocess.Popen[str], str]] = {}
 
     def postgres(self) -> Postgres:
         if self._postgres is None:
@@ -68,31 +62,7 @@ class Servers:
     def database(self) -> str:
         return self.postgres().database(self._tables)
 
-    def cluster(self, engine: str) -> str:
-        """The address of a cluster, started anew if its process has died."""
-        # Lazy: only clusters need it. Here, so that calls, which are forked, have it.
-        import engines.faulted_call  # noqa: F401
-
-        process, address = self._clusters.get(engine, (None, ""))
-        if process is None or process.poll() is not None:
-            process = subprocess.Popen(
-                [sys.executable, "-m", "engines.cluster", engine],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.DEVNULL,
-                text=True,
-                start_new_session=True,
-                env={**os.environ, "ODP_CLUSTER": str(os.getpid())},
-            )
-            assert process.stdout is not None
-            address, needed = json.loads(process.stdout.readline())
-            os.environ.update(needed)
-            self._clusters[engine] = process, address
-        return address
-
     def stop(self) -> None:
-        for process, _ in self._clusters.values():
-            process.communicate()
         if self._postgres is not None:
             self._postgres.stop()
 
@@ -107,7 +77,6 @@ class Place:
         at_operator: The URL by which whoever operates it does.
         file: Its file, or that of a backup.
         postgres: The server, if it is a database of one.
-        engine: The engine on which workers run, if any, and the address of its cluster.
     """
 
     kind: str
@@ -115,7 +84,6 @@ class Place:
     at_operator: str
     file: Path
     postgres: Postgres | None = None
-    engine: tuple[str, str] | None = None
 
     def delete(self) -> None:
         """Deletes the whole storage."""
@@ -168,8 +136,7 @@ class Place:
         """Mends a torn journal and marks all open runs as failed, when no worker is alive."""
         if self.at_operator.startswith("journal:") and torn_lines(self.file.read_bytes()):
             mend_journal(self.file)
-        if self.engine is None:
-            self.await_sessions()
+        self.await_sessions()
         with opened(self.at_operator) as storage:
             study = optuna.load_study(study_name=NAME, storage=storage)
             # A worker of a dead call may end its run, or begin one, until it has seen the death.
@@ -287,9 +254,8 @@ def forked(call: Callable[..., None], *arguments: Any) -> int:
 
 @contextmanager
 def new_place(kind: str, folder: Path, servers: Servers) -> Iterator[Place]:
-    """A new storage with an empty study; with an engine, ``ENGINE on KIND``."""
+    """A new storage with an empty study."""
     with ExitStack() as stack:
-        engine, _, kind = kind.rpartition(" on ")
         if kind == "postgresql":
             url = servers.database()
             place = Place(kind, url, url, folder / "backup.sql", servers.postgres())
@@ -306,8 +272,6 @@ def new_place(kind: str, folder: Path, servers: Servers) -> Iterator[Place]:
             place = Place(kind, at_worker, url, file)
         with opened(place.at_operator) as storage:
             optuna.create_study(storage=storage, study_name=NAME, direction="maximize")
-        if engine:
-            place.engine = engine, servers.cluster(engine)
         yield place
 
 

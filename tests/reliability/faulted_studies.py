@@ -4,7 +4,6 @@ A command. It prints the counts, and ends with 1 if one of the last four is not 
 
     PYTHONPATH=tests python -m reliability.faulted_studies --studies 500 --seed 0
     PYTHONPATH=tests python -m reliability.faulted_studies --studies 150 --kinds postgresql
-    PYTHONPATH=tests python -m reliability.faulted_studies --studies 30 --kinds dask  # or ray
 
 Every study is on a storage of its own: SQLite, a journal, SQLite behind Optuna's gRPC proxy, or a
 database of a PostgreSQL server. Workers come one after the other, or two at once. A worker may be
@@ -14,11 +13,8 @@ restarted, crashes or cuts its connections; backups are made; a database or the 
 deleted; a study moves to a copy of its database. Then runs of dead workers are marked, a worker
 without faults ends the study, and it is released.
 
-On Dask and Ray workers are those of ``optuna_dp.distributed.optimize``, three for each call. A
-worker, all workers or the caller is killed, in a run or after it; or the caller is interrupted.
-
 What is counted at the end: runs that were made twice; studies that can neither be released nor
-begun anew, and calls that do not end; texts that name the number of runs; errors that are not this
+begun anew; texts that name the number of runs; errors that are not this
 package's own, except when a worker opens a storage by Optuna's ``load_study``. A fault that is
 drawn for a step beyond a worker's last does not happen.
 """
@@ -51,7 +47,6 @@ from optuna_dp.errors import OptunaDPError, UnfinishedStudyError
 from .checks import check_exactly_t, plan_of, release_of
 from .faulted_places import (
     ENDS_IT,
-    ENGINES,
     FAULTS,
     NAME,
     Fault,
@@ -64,13 +59,12 @@ from .faulted_places import (
 from .storages import open_storage, opened
 from .workers import BUDGET, SAMPLERS, Diary, granted_to, make_mortal
 
-UNDER_ENGINES = ("sqlite", "journal", "postgresql")
 FILES = ("sqlite", "journal", "sqlite", "journal", "grpc")
 # Neither its mean nor its name is a whole number, so that no text has to name one.
 LAW = odp.Poisson(mean=4.5)
 RUN = odp.gaussian(4.0)
 _PATIENCE = 1.0  # seconds that workers with faults have, before they are killed
-_CALL_PATIENCE = 420.0  # seconds; a call takes a few, where processes need not wait for a core
+_LAST_PATIENCE = 420.0  # seconds that a worker without faults has; it takes a few
 _WORKERS_AT_MOST = 12  # without a fault; a budget may fail several times to choose
 
 
@@ -135,48 +129,20 @@ def worker(place: Place, sampler: str, fault: Fault, diary: Path, free_bytes: in
     os._exit(0)
 
 
-def call(place: Place, sampler: str, fault: str, run: int, step: int, diary: Path) -> None:
-    """Makes a call on the place's cluster; see ``engines.faulted_call``. Never returns."""
-    # Lazy: only clusters need it.
-    from engines.faulted_call import make_call
-
-    errors = os.open(f"{diary}.err", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
-    os.dup2(errors, 1)
-    os.dup2(errors, 2)
-    try:
-        make_call(place, SAMPLERS[sampler](LAW), str(diary), fault, run, step)
-    except KeyboardInterrupt:
-        pass
-    except BaseException as error:  # All others are what is looked for.
-        with diary.open("a") as notes:
-            notes.write(f"{os.getpid()} {error_note(error)}\n")
-    os._exit(0)
-
-
 def live_through(seed: int, kinds: Sequence[str], servers: Servers, counts: Counts) -> None:
     """Runs the study of a seed through its faults and adds what came of it."""
     rng = random.Random(seed)
     kind, sampler = rng.choice(kinds), rng.choice(sorted(SAMPLERS))
-    storage = f"{kind} on {rng.choice(UNDER_ENGINES)}" if kind in ENGINES else kind
-    label = f"seed {seed}, {sampler}, {storage}"
+    label = f"seed {seed}, {sampler}, {kind}"
     with tempfile.TemporaryDirectory(prefix="odp-faults-") as name, ExitStack() as stack:
         folder = Path(name)
         diary = folder / "diary"
-        place = stack.enter_context(new_place(storage, folder, servers))
+        place = stack.enter_context(new_place(kind, folder, servers))
         faults: list[str] = []
         for _ in range(rng.randint(1, 3)):
             pair = [rng.choice(FAULTS[kind]) for _ in range(rng.choice((1, 1, 2)))]
             step, before = rng.randint(1, rng.choice((8, 30, 80))), rng.random() < 0.5
             free_bytes = rng.randint(0, 12_000)
-            if place.engine is not None:
-                pair = pair[:1]
-                run, step = rng.randint(0, 5), rng.choice((0, step % 12))
-                pids = [forked(call, place, sampler, pair[0], run, step, diary)]
-                hung = await_ends(pids, _CALL_PATIENCE, place)
-                counts.lost += [f"{label} ({pair[0]}): the call did not end"] * hung
-                faults += pair
-                place.mark_the_dead()
-                continue
             pids = [
                 forked(
                     worker,
@@ -221,8 +187,6 @@ def live_through(seed: int, kinds: Sequence[str], servers: Servers, counts: Coun
         counts.raw += [f"{label}: {text}" for text in raw if text]
         if slots is not None:
             texts = [text.replace(str(folder), "") for text in [*notes.raised, errors]]
-            # Engines name their workers by long numbers with letters between.
-            texts = [re.sub(r"\b[0-9a-f]{16,}\b", "", text) for text in texts]
             named = re.compile(rf"(?<![\d.]){slots}(?![\d.])")
             counts.leaks += [f"{label}, T={slots}: {t}" for t in texts if named.search(t)]
 
@@ -230,7 +194,7 @@ def live_through(seed: int, kinds: Sequence[str], servers: Servers, counts: Coun
 def await_ends(pids: list[int], seconds: float, place: Place) -> int:
     """Waits for processes and kills those that still run then; returns how many these were.
 
-    A worker may wait for one that has died; a call on an engine may not.
+    A worker may wait for one that has died.
     """
     deadline, running = time.monotonic() + seconds, list(pids)
     late = 0
@@ -266,11 +230,8 @@ def ended(place: Place, sampler: str, diary: Path) -> tuple[str, int | None]:
             if release is not None:
                 slots = check_exactly_t(study, Diary.read(diary).began, crashes=True)
                 return "released", None if sampler == "budget" else slots
-        if place.engine is None:
-            pid = forked(worker, place, sampler, Fault(None, place=place), diary, 0)
-        else:
-            pid = forked(call, place, sampler, "none", 0, 0, diary)
-        assert not await_ends([pid], _CALL_PATIENCE, place), "a worker without a fault hangs"
+        pid = forked(worker, place, sampler, Fault(None, place=place), diary, 0)
+        assert not await_ends([pid], _LAST_PATIENCE, place), "a worker without a fault hangs"
     raise AssertionError(f"not finished by {_WORKERS_AT_MOST} workers: {Diary.read(diary).raised}")
 
 

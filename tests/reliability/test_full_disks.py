@@ -17,7 +17,7 @@ from support import exactly, objective, study_of
 from typer.testing import CliRunner
 
 import optuna_dp as odp
-from optuna_dp.cli import app
+from optuna_dp.cli.application import app
 from optuna_dp.errors import InvalidArgumentError, StorageError
 from optuna_dp.protocol.torn_journals import mend_journal, torn_lines
 
@@ -345,33 +345,3 @@ def test_a_full_disk_costs_no_study_on_sqlite(more_pages: int, tmp_path: Path) -
     assert ended.returncode == 0, ended.stderr
     again = optuna.load_study(study_name="s", storage=place)
     assert odp.release(again, RUN, failures="chance", vouched="a test").params is not None
-
-
-class Small(optuna.storages.InMemoryStorage):
-    """Holds 65,535 bytes an attribute, as MySQL does."""
-
-    def set_trial_system_attr(self, trial_id: int, key: str, value: Any) -> None:
-        if len(json.dumps(value)) > 65_535:
-            raise optuna.exceptions.StorageInternalError("Data too long for column 'value_json'")
-        super().set_trial_system_attr(trial_id, key, value)
-
-
-def test_utilities_that_the_storage_cannot_hold_are_refused_before_any_training() -> None:
-    space = {"x": optuna.distributions.FloatDistribution(0, 1, step=0.5)}
-    calls = []
-
-    def objective(trial: optuna.Trial) -> float:
-        calls.append(trial.suggest_float("x", 0, 1, step=0.5))
-        return odp.report_utilities(trial, [0.123456789] * partitions)
-
-    for partitions in (2500, 4000):
-        sampler = odp.NoisyMaxSampler(space, n_partitions=partitions, epsilon=1.0)
-        study = optuna.create_study(direction="maximize", storage=Small(), sampler=sampler)
-        if partitions == 4000:
-            calls.clear()
-            with pytest.raises(InvalidArgumentError, match="Nothing was trained"):
-                study.optimize(objective)
-            assert not calls
-        else:
-            study.optimize(objective)
-            assert odp.release(study).params is not None

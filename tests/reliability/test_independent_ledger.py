@@ -39,13 +39,13 @@ from optuna.storages import BaseStorage, InMemoryStorage
 from optuna.trial import Trial, TrialState, create_trial
 from scipy.optimize import brentq
 from scipy.stats import norm
-from support import tell
+from support import add_behind, tell
 
 import optuna_dp as odp
 from optuna_dp.errors import OptunaDPError, ReleaseRefusedError, UnfinishedStudyError
-from optuna_dp.protocol.records import SLOT_KEY
-from optuna_dp.utilities import choice
-from optuna_dp.utilities.choice import choices
+from optuna_dp.protocol.entries import SLOT
+from optuna_dp.utilities import doubling, report_noisy_max
+from optuna_dp.utilities.choice import recorded_choices
 
 from .checks import check_charged, plan_of
 from .storages import opened
@@ -231,20 +231,21 @@ class World:
         failed = [t for t in self.study.trials if t.state == TrialState.FAIL]
         if not failed:
             return
-        self.foreign |= self.procedure != "budget"
         if self.rng.random() < 0.5:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
                 RETRY(max_retry=3)(self.study, failed[0])
             return
+        self.foreign |= self.procedure != "budget"
         marks = {"failed_trial": failed[0].number, "retry_history": [failed[0].number]}
-        self.study.add_trial(
+        add_behind(
+            self.study,
             create_trial(
                 state=TrialState.WAITING,
                 params=failed[0].params,
                 distributions=failed[0].distributions,
                 system_attrs={**failed[0].system_attrs, **marks},
-            )
+            ),
         )
 
     def another_sampler(self) -> None:
@@ -258,7 +259,7 @@ class World:
                 continue
             with contextlib.suppress(OptunaDPError, optuna.TrialPruned):
                 granted = granted_to(Trial(self.study, trial._trial_id))
-                if granted is not None and SLOT_KEY not in trial.system_attrs:
+                if granted is not None and SLOT.key not in trial.system_attrs:
                     self.ledger.append((trial.number, granted))
 
     def looks(self) -> None:
@@ -305,7 +306,7 @@ class World:
         raise AssertionError(f"{self.name}: not finished")
 
     def check_refused(self, text: str) -> None:
-        # A candidate that was lost is evaluated again by report_utilities, which is not at stake.
+        # A candidate that was lost blocks the choice.
         # If the worker of trial 0 died before it wrote the plan, no run has begun.
         known = "it has no utility" in text or ("It has no plan" in text and not self.ledger)
         assert self.foreign or known, f"{self.name}: {text}"
@@ -332,10 +333,9 @@ class World:
         charged = found.guarantee.epsilon(DELTA)
         if self.procedure in ("noisy_max", "propose_test"):
             # An answer that was drawn and never recorded has been seen by nobody.
-            recorded = choices(self.study.trials, plan)
-            answers = [len(choice.answers) for choice in recorded.values()]
-            assert len(self.drawn) >= max(answers), f"{self.name}: an answer that nobody drew"
-            spent = composed(max(self.drawn, default=0.0), max(answers))
+            answers = len(recorded_choices(self.study.trials, plan)[0].answers)
+            assert len(self.drawn) >= answers, f"{self.name}: an answer that nobody drew"
+            spent = composed(max(self.drawn, default=0.0), answers)
             assert charged >= spent * (1 - 1e-3), f"{self.name}: {charged} for {spent}"
             return
         noise = min((noise for _, noise in self.ledger if noise is not None), default=math.inf)
@@ -420,8 +420,8 @@ def noting_private_choices(world: World) -> Iterator[None]:
         return draws
 
     with (
-        mock.patch.object(choice, "noisy_max", noted(choice.noisy_max, 0)),
-        mock.patch.object(choice, "above_threshold", noted(choice.above_threshold, 1)),
+        mock.patch.object(report_noisy_max, "noisy_max", noted(report_noisy_max.noisy_max, 0)),
+        mock.patch.object(doubling, "above_threshold", noted(doubling.above_threshold, 1)),
     ):
         yield
 

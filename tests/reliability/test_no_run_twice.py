@@ -14,6 +14,7 @@ import optuna
 import pytest
 from optuna.storages import InMemoryStorage
 from optuna.trial import TrialState, create_trial
+from support import add_behind
 
 import optuna_dp as odp
 
@@ -50,13 +51,14 @@ def queue(study: optuna.Study, waiting: str, ledger: Ledger) -> None:
         elif waiting == "retried":  # As a callback of one's own would copy the failed trial.
             was = study.trials[0]
             marks = {"failed_trial": 0, "retry_history": [0]}
-            study.add_trial(
+            add_behind(
+                study,
                 create_trial(
                     state=TrialState.WAITING,
                     params={"x": x},
                     distributions=X,
                     system_attrs={**was.system_attrs, **marks},
-                )
+                ),
             )
         else:
             study.add_trial(create_trial(state=TrialState.WAITING))

@@ -17,8 +17,8 @@ from typer.testing import CliRunner
 import optuna_dp as odp
 from optuna_dp import polling
 from optuna_dp.errors import InvalidArgumentError, PlanError, ReleaseRefusedError
-from optuna_dp.protocol import shared_plan
-from optuna_dp.protocol.plan import PLAN_KEY, StudyPlan
+from optuna_dp.protocol.entries import PLAN, TrialEntry
+from optuna_dp.protocol.plan import StudyPlan
 from optuna_dp.protocol.records import read_plan
 from optuna_dp.protocol.under_way import UnderWay
 
@@ -46,7 +46,7 @@ def another_worker(study, count=6):
 
 
 def plan_of(study):
-    return read_plan(study._storage, study._study_id)
+    return read_plan(study)
 
 
 def design_of(sampler):
@@ -119,16 +119,17 @@ def test_a_worker_never_gives_up_waiting_for_a_run_of_another(storage, monkeypat
 def test_a_leader_that_wakes_up_after_it_was_given_up(storage, monkeypatch) -> None:
     """It was paused right before writing its plan; meanwhile another worker ended without one."""
     study = study_of(odp.RandTuneSampler(trials=exactly(6)), storage=storage)
-    genuine = shared_plan.write_plan
+    genuine = TrialEntry.write
 
-    def asleep(backend, trial, plan):
-        monkeypatch.setattr(shared_plan, "write_plan", genuine)
-        odp.recover(study, fail=[0])
-        with pytest.raises(PlanError, match="no run can begin"):
-            another_worker(study).optimize(objective)
-        genuine(backend, trial, plan)
+    def asleep(entry, *arguments):
+        if entry == PLAN:
+            monkeypatch.setattr(TrialEntry, "write", genuine)
+            odp.recover(study, fail=[0])
+            with pytest.raises(PlanError, match="no run can begin"):
+                another_worker(study).optimize(objective)
+        genuine(entry, *arguments)
 
-    monkeypatch.setattr(shared_plan, "write_plan", asleep)
+    monkeypatch.setattr(TrialEntry, "write", asleep)
     with pytest.raises(PlanError, match="marked as failed"):
         study.optimize(objective)
     assert plan_of(study) is None
@@ -150,7 +151,7 @@ def test_a_run_refused_before_a_plan_slipped_in_is_no_failed_run(url_of) -> None
                     "INSERT INTO trial_system_attributes (trial_id, key, value_json)"
                     " VALUES (1, :key, :value)"
                 ),
-                {"key": PLAN_KEY, "value": json.dumps(late.to_json())},
+                {"key": PLAN.key, "value": json.dumps(late.to_json())},
             )
     with opened(str(storage._backend.engine.url)) as storage:
         again = another_worker(optuna.load_study(study_name=study.study_name, storage=storage))

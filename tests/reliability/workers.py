@@ -22,8 +22,7 @@ from optuna.trial import TrialState
 from support import ask, tell
 
 import optuna_dp as odp
-from optuna_dp.budget.paid_runs import PaidRuns
-from optuna_dp.budget.plan import BudgetPlan
+from optuna_dp.budget.plan import BudgetPlan, PaidRuns
 
 from .storages import open_storage, opened
 
