@@ -45,12 +45,25 @@ class OptunaDPError(Exception):
         return copyreg.__newobj__, (type(self), *self.args), self.__dict__  # type: ignore[attr-defined]
 
 
-def _shown(value: Any) -> str:
-    """Returns a value as an error shows it: of an array the shape, because it may hold records."""
+_LONGEST_SHOWN = 300
+
+
+def _fit_to_show(value: Any) -> Any:
+    """Returns a value if an error may keep and print it, otherwise words for it.
+
+    An array may hold records, so its shape stands for it. What has no short ``repr`` of its own,
+    such as a module, a data set or a function, is named by its type.
+    """
     if hasattr(value, "__array__") and not isinstance(value, numbers.Number):
         shape = getattr(value, "shape", None)
-        return f"<{type(value).__name__}{'' if shape is None else f' of shape {tuple(shape)}'}>"
-    return repr(value)
+        return Described(
+            f"{type(value).__name__}{'' if shape is None else f' of shape {tuple(shape)}'}"
+        )
+    text = repr(value)
+    is_short = len(text) <= _LONGEST_SHOWN and "\n" not in text and " at 0x" not in text
+    if is_short or isinstance(value, str):
+        return value
+    return Described(f"{type(value).__name__} {getattr(value, '__qualname__', '')}".strip())
 
 
 class InvalidArgumentError(OptunaDPError, ValueError):
@@ -58,17 +71,17 @@ class InvalidArgumentError(OptunaDPError, ValueError):
 
     Attributes:
         argument: Name of the argument.
-        value: The value that was given.
+        value: The value that was given; words for it where it is large or may hold records.
         allowed: What is allowed, in words.
         fix: What to do about it, in words (may be empty).
     """
 
     def __init__(self, argument: str, value: Any, allowed: str, fix: str = "") -> None:
         self.argument = argument
-        self.value = value
+        self.value = _fit_to_show(value)
         self.allowed = allowed
         self.fix = fix
-        message = f"{argument}={_shown(value)} is not allowed: {allowed}."
+        message = f"{argument}={self.value!r} is not allowed: {allowed}."
         super().__init__(f"{message} {fix}" if fix else message)
 
 
@@ -184,16 +197,14 @@ class WaitError(OptunaDPError):
 
 
 class WorkersError(OptunaDPError):
-    """Workers cannot begin or were lost, or the engine or the storage died under them.
+    """The workers of a call have died, or one of them cannot work at the study.
 
     Attributes:
         reason: What happened, in words.
-        settled: What has become of the runs that had begun, in words.
-        fix: What to do about it, in words.
+        fix: What to do about it, in words (may be empty).
     """
 
-    def __init__(self, reason: str, settled: str, fix: str) -> None:
+    def __init__(self, reason: str, fix: str = "") -> None:
         self.reason = reason
-        self.settled = settled
         self.fix = fix
-        super().__init__(f"{reason} {settled} {fix}")
+        super().__init__(f"{reason} {fix}" if fix else reason)

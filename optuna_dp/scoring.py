@@ -30,7 +30,7 @@ import numpy as np
 import numpy.typing as npt
 
 from optuna_dp import validation
-from optuna_dp.errors import InvalidArgumentError
+from optuna_dp.errors import Described, InvalidArgumentError
 
 if TYPE_CHECKING:
     from dp_accounting import dp_event
@@ -163,7 +163,7 @@ def private_mean(
         numbers = np.zeros((0, 0))
     if numbers.ndim != 1:
         raise InvalidArgumentError(
-            "values", type(values).__name__, "it must hold one number per validation record"
+            "values", values, "it must hold one number per validation record"
         )
     numbers_or_bound = np.where(np.isnan(numbers), low if nan_as == "lower" else high, numbers)
     clamped = np.clip(numbers_or_bound, low, high)
@@ -192,7 +192,7 @@ def mean_by_record(name: str, values: npt.ArrayLike) -> npt.NDArray[np.float64]:
     if array.ndim == 0 or array.dtype.kind not in "bf":
         raise InvalidArgumentError(
             name,
-            f"an array of {array.dtype} and shape {array.shape}",
+            Described(f"an array of {array.dtype} and shape {array.shape}"),
             "it must hold truth values, or numbers in [0, 1], for each record",
             "For example predicted == labels.",
         )
@@ -208,7 +208,7 @@ def _truth_values(correct: npt.ArrayLike) -> npt.NDArray[np.float64]:
     if right.size and right.dtype != np.bool_:
         raise InvalidArgumentError(
             "correct",
-            f"an array of {right.dtype}",
+            Described(f"an array of {right.dtype}"),
             "it must hold one truth value per record",
             "For example predicted == labels.",
         )

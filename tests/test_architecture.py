@@ -5,6 +5,7 @@ That imports go one way, and none goes through a front door, is in ``pyproject.t
 
 from __future__ import annotations
 
+import ast
 import importlib
 import re
 import subprocess
@@ -21,15 +22,15 @@ import optuna_dp
 DOORS = {
     f"{package}/__init__.py"
     for package in (
-        *("accounting", "cli", "dashboard", "distributed", "federated", "testing", "utilities"),
+        *("dashboard", "federated", "utilities"),
         *("visualization", "voting"),
     )
 }
 # The files that load modules of this package by a name made while they run, which the import graph
-# cannot see: front doors, the registry of parts, and the table of laws.
+# cannot see: the table of what stands above its user, and the table of laws. lazy-loader loads
+# public names.
 LOADED_BY_NAME = {
-    *("__init__.py", "accounting/__init__.py", "federated/__init__.py", "testing/__init__.py"),
-    *("front_doors.py", "parts.py", "private_selection/trial_counts/base.py"),
+    *("by_name.py", "private_selection/trial_counts/base.py"),
 }
 
 
@@ -41,7 +42,7 @@ def test_an_import_inside_a_function_says_why(file: str) -> None:
 
 
 @pytest.mark.slow
-def test_only_front_doors_load_modules_by_name() -> None:
+def test_only_two_closed_tables_load_modules_by_name() -> None:
     files = [*import_graph.files(), import_graph.FRONT_DOOR]
     assert {file for file in files if import_graph.loads_by_name(file)} <= LOADED_BY_NAME
 
@@ -56,10 +57,9 @@ def test_no_public_name_of_a_package_is_that_of_a_file_in_it() -> None:
         assert not (public | {"annotations"}) & files, door  # Every file imports "annotations".
 
 
-# Names that other libraries use as well, and mean there: Optuna, dp-accounting, threads, gRPC,
-# IPython.
+# Names that other libraries use as well, and mean there: Optuna, dp-accounting, threads, IPython.
 OF_OTHERS = {
-    *("_backend", "_lock", "_orders", "_repr_html_", "_rng", "_setup"),
+    *("_backend", "_lock", "_orders", "_repr_html_", "_rng"),
     *("_search_space", "_storage", "_study", "_study_id", "_target", "_trial_id"),
 }
 
@@ -114,3 +114,23 @@ def test_names_of_tests_are_their_own() -> None:
         if not (path.parent / "__init__.py").exists()
     ]
     assert sorted(names) == sorted(set(names))
+
+
+# Names of Optuna's by which system attributes of studies and trials are read and written.
+ATTRIBUTES = {"system_attrs", "set_trial_system_attr", "set_study_system_attr"}
+ATTRIBUTES |= {"get_study_system_attrs", "get_trial_system_attrs"}
+
+
+def test_only_the_protocol_touches_system_attributes() -> None:
+    found = []
+    for file in import_graph.files():
+        if file.startswith("protocol/"):
+            continue
+        tree = ast.parse((import_graph.ROOT / file).read_text())
+        for node in ast.walk(tree):
+            name = getattr(node, "attr", getattr(node, "arg", None))
+            if name in ATTRIBUTES:
+                found.append(f"{file}:{node.lineno} {name}")  # type: ignore[attr-defined]
+            if isinstance(node, ast.Constant) and str(node.value).startswith("optuna_dp:"):
+                found.append(f"{file}:{node.lineno} {node.value}")
+    assert not found, "\n".join(found)

@@ -28,13 +28,12 @@ PARTS = (
     "optuna_dp.dashboard",
     "optuna_dp.errors",
     "optuna_dp.scoring",
-    "optuna_dp.testing",
     "optuna_dp.visualization",
     "optuna_dp.voting",
 )
 MORE = {
     "optuna_dp.planning.calibration": ("Calibration", "bounds_of_ratio"),
-    "optuna_dp.selection_planner.selection_plan": ("PlanRow", "SelectionPlan"),
+    "optuna_dp.planning.selection_plan": ("PlanRow", "SelectionPlan"),
 }
 # The arguments of one of these are its fields, which "Attributes:" explains.
 FIELDS = ("Args:", "Attributes:")
@@ -195,6 +194,40 @@ def silent_methods() -> Iterator[str]:
                     yield f"{name}.{method}"
 
 
+def arguments_of(node: ast.FunctionDef | ast.ClassDef) -> set[str]:
+    """Returns the names that calls may give: of a class, what makes it."""
+    if isinstance(node, ast.FunctionDef):
+        listed = (node.args.posonlyargs, node.args.args, node.args.kwonlyargs)
+        named = [argument for arguments in listed for argument in arguments]
+        named += [rest for rest in (node.args.vararg, node.args.kwarg) if rest is not None]
+        return {argument.arg for argument in named}
+    makers = [p for p in node.body if isinstance(p, ast.FunctionDef) and p.name == "__init__"]
+    fields = [part.target for part in node.body if isinstance(part, ast.AnnAssign)]
+    return {field.id for field in fields if isinstance(field, ast.Name)}.union(
+        *map(arguments_of, makers)
+    )
+
+
+def explained(doc: str) -> Iterator[str]:
+    """Yields the names that stand under ``Args:`` in a docstring."""
+    _, _, section = inspect.cleandoc(doc).partition("\nArgs:\n")
+    for line in section.splitlines():
+        if line and not line.startswith(" "):
+            return  # The next section.
+        if entry := re.match(r"    ([\w*][\w*, ]*?)(?: \(.*?\))?:", line):
+            yield from (name.strip(" *") for name in entry[1].split(","))
+
+
+def test_docstrings_explain_arguments_that_exist() -> None:
+    wrong = []
+    for file in import_graph.files():
+        for node in ast.walk(ast.parse((import_graph.ROOT / file).read_text())):
+            if isinstance(node, ast.FunctionDef | ast.ClassDef) and arguments_of(node):
+                strangers = set(explained(ast.get_docstring(node) or "")) - arguments_of(node)
+                wrong += [f"{file}:{node.lineno} {name}" for name in sorted(strangers)]
+    assert not wrong, "\n".join(wrong)
+
+
 @pytest.mark.slow
 def test_every_method_says_what_it_does_or_overrides_one_that_does() -> None:
     assert sorted(silent_methods()) == []
@@ -243,24 +276,19 @@ def test_help_on_a_module_shows_its_names_and_nothing_borrowed(part: str) -> Non
             assert home.startswith("optuna_dp"), f"{part} shows {name} of {home}"
 
 
-@pytest.mark.parametrize(
-    ("part", "missing"), [("federated", "flwr"), ("testing", "pytest")], ids=str
-)
-def test_help_works_without_what_a_part_needs(
-    part: str, missing: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    module = importlib.import_module(f"optuna_dp.{part}")
+def test_help_works_without_what_a_part_needs(monkeypatch: pytest.MonkeyPatch) -> None:
+    module = importlib.import_module("optuna_dp.federated")
     find = importlib.util.find_spec
     monkeypatch.setattr(
-        importlib.util, "find_spec", lambda name: None if name == missing else find(name)
+        importlib.util, "find_spec", lambda name: None if name == "flwr" else find(name)
     )
     asked: list[str] = []
     load = module.__getattr__
     monkeypatch.setattr(module, "__getattr__", lambda name: asked.append(name) or load(name))
-    for name in {"SamplerContract", "voter"} & set(vars(module)):  # loaded before
+    for name in {"voter"} & set(vars(module)):  # loaded before
         monkeypatch.delattr(module, name)
     assert pydoc.render_doc(module, renderer=pydoc.plaintext)
-    assert not {"SamplerContract", "voter"} & set(asked)
+    assert "voter" not in asked
 
 
 def test_events_say_that_they_are_events() -> None:

@@ -35,7 +35,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from optuna_dp.arrays import FloatArray
-from optuna_dp.errors import InvalidArgumentError
+from optuna_dp.errors import Described, InvalidArgumentError
 from optuna_dp.preparation.range_query import RangeQuery
 from optuna_dp.training.exact_step import rounded_gaussians
 
@@ -88,7 +88,9 @@ def private_ranges(
     for name, columns in (("values", values), ("outer", outer)):
         if len(columns) != query.columns:
             raise InvalidArgumentError(
-                name, f"{len(columns)} columns", f"it must have the query's {query.columns}"
+                name,
+                Described(f"{len(columns)} columns"),
+                f"it must have the query's {query.columns}",
             )
     for ends in outer:
         _check_outer(*ends)
