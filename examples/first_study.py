@@ -2,7 +2,7 @@
 
     pip install ".[torch]"
     python first_study.py
-    optuna-dp check first_study.py:objective --plan PLAN --data DATA
+    optuna-dp check first_study.py:objective --plan PLAN
 
 If the script is stopped, start it again: the study goes on where it was.
 """

@@ -62,6 +62,10 @@ def wrong(value: Any) -> Any:
         return value[::-1]
     if isinstance(value, dp_event.GaussianDpEvent):
         return dp_event.GaussianDpEvent(3.0 * value.noise_multiplier)
+    if isinstance(value, dp_event.SelfComposedDpEvent):
+        return dp_event.SelfComposedDpEvent(value.event, value.count // 3 + 1)
+    if isinstance(value, dp_event.ComposedDpEvent):
+        return dp_event.ComposedDpEvent([wrong(event) for event in value.events])
     if isinstance(value, RunRecord):
         return dataclasses.replace(value, event=wrong(value.event))
     return value

@@ -16,7 +16,7 @@ from typing import Any
 
 import optuna_dp as odp
 from optuna_dp.planning.calibration import bounds_of_ratio
-from optuna_dp.selection_planner.selection_plan import law_of
+from optuna_dp.planning.selection_plan import law_of
 
 STATIC = Path(__file__).parent.parent / "_static"
 DATA = STATIC / "choosing.json"

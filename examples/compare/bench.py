@@ -14,8 +14,10 @@ from __future__ import annotations
 import io
 import json
 import math
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -29,6 +31,9 @@ from task import Array, Params, Task
 
 import optuna_dp as odp
 from optuna_dp.training.fidelity import Fidelity
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "upstream"))
+from selection_accountant import SelectionAccountant
 
 TEST = MEASURES.index("test")
 # Releases of replays are verified once in so many repetitions, those of real trainings always.
@@ -292,9 +297,10 @@ class Composed:
         def whole(noise: float) -> Any:
             return odp.compose(*before, *(run.event for run in runs(noise)))
 
-        accountant = odp.accounting.SelectionAccountant
         between = ExplicitBracketInterval(0.1, 1000.0)
-        noise = calibrate_dp_mechanism(accountant, whole, epsilon, DELTA, between, tol=1e-3)
+        noise = calibrate_dp_mechanism(
+            SelectionAccountant, whole, epsilon, DELTA, between, tol=1e-3
+        )
         return cls(runs(noise), odp.Guarantee(whole(noise)))
 
 

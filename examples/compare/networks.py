@@ -28,8 +28,8 @@ import numpy as np
 from landscape import JOINED
 from task import Array, Params, Predict, Train
 
-import optuna_dp as odp
 from optuna_dp.training.fidelity import Fidelity
+from optuna_dp.training.public_maps import side_by_side
 
 sys.path.append(str(Path(__file__).parents[1] / "known_without_data"))
 
@@ -60,9 +60,7 @@ def trained(
 
     @functools.cache
     def transform_of(features: str) -> Transform:
-        return (
-            odp.joined_maps(transforms, made_up()) if features == JOINED else transforms[features]
-        )
+        return side_by_side(transforms, made_up()) if features == JOINED else transforms[features]
 
     @functools.cache
     def noise_per_weight(

@@ -2,7 +2,7 @@
 
     pip install "scikit-learn<1.8" diffprivlib .
     python with_diffprivlib.py
-    optuna-dp check with_diffprivlib.py:objective --event EVENT --data DATA
+    optuna-dp check with_diffprivlib.py:objective --event EVENT
 
 About five models of epsilon 1 are trained; the exact number is random and stays secret (RandTune).
 Only the best model, its settings and its noisy score are released. If the script is stopped, start

@@ -2,7 +2,7 @@
 
     pip install interpret-core .
     python with_dp_ebm.py
-    optuna-dp check with_dp_ebm.py:objective --event EVENT --data DATA
+    optuna-dp check with_dp_ebm.py:objective --event EVENT
 
 About five models of epsilon 1 are trained; the exact number is random and stays secret (RandTune).
 Only the best model, its settings and its noisy score are released. If the script is stopped, start

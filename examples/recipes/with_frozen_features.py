@@ -2,7 +2,7 @@
 
     pip install torch==2.13.0 && pip install transformers ".[torch]"
     python with_frozen_features.py
-    optuna-dp check with_frozen_features.py:objective --plan PLAN --data DATA
+    optuna-dp check with_frozen_features.py:objective --plan PLAN
 
 The features are computed record by record, by a model that has seen no private record. Here it is
 a ViT with random weights, made on the spot, so nothing is downloaded. With a model of your own,

@@ -2,7 +2,7 @@
 
     pip install jax-privacy .
     python with_jax_privacy.py
-    optuna-dp check with_jax_privacy.py:objective --plan PLAN --data DATA
+    optuna-dp check with_jax_privacy.py:objective --plan PLAN
 
 The second takes less than half a minute on one core, the third about as long.
 """

@@ -2,7 +2,7 @@
 
     pip install torch==2.13.0 && pip install lightning ".[opacus]"
     python with_lightning.py
-    optuna-dp check with_lightning.py:objective --plan PLAN --data DATA
+    optuna-dp check with_lightning.py:objective --plan PLAN
 
 The second takes less than half a minute on one core, the third about as long.
 """

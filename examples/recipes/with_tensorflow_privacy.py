@@ -4,7 +4,7 @@
     uv pip install --override newer.txt "tensorflow-cpu==2.15.*" tensorflow-privacy==0.9.0 \
         scikit-learn .
     python with_tensorflow_privacy.py
-    optuna-dp check with_tensorflow_privacy.py:objective --plan PLAN --data DATA
+    optuna-dp check with_tensorflow_privacy.py:objective --plan PLAN
 """
 
 import os

@@ -17,14 +17,9 @@ def _score(trial: optuna.Trial) -> float:
 
 
 def _audit() -> dict[str, Any]:
-    rng = np.random.default_rng(0)
     return {
         "objective": lambda trial: _score(trial) + secrets.SystemRandom().gauss(0.0, 1.0),
         "event": odp.gaussian(1.0),
-        "data": [0],
-        "neighbour": [0, 1],
-        "claimed": 3.0,
-        "tune_and_release": lambda data: rng.random() < 0.2 + 0.5 * (len(data) - 1),
     }
 
 
@@ -42,23 +37,14 @@ def _propose_test() -> dict[str, Any]:
         "train_without_privacy": lambda x, y, rate: rate,
         "train_with_dp_sgd": lambda x, y, rate: rate,
         "accuracy": lambda model, x, y: 1.0 - model,
+        "propose": lambda accepted: [accepted or 0.5, 0.1],
+        "scores_on_partitions": lambda candidate: [candidate] * k,
         "search_space": {"rate": optuna.distributions.FloatDistribution(1e-3, 1.0, log=True)},
     }
 
 
-def _make_study() -> optuna.Study:
-    return optuna.create_study(
-        direction="maximize", sampler=odp.RandTuneSampler(trials=odp.Geometric(mean=3))
-    )
-
-
-def _workers() -> dict[str, Any]:
-    return {"odp": odp, "make_study": _make_study, "objective": _score}
-
-
 _PREPARED: dict[str, Callable[[], dict[str, Any]]] = {
     "docs/how-to/audit.md": _audit,
-    "docs/how-to/many-workers.md": _workers,
     "docs/how-to/propose-test.md": _propose_test,
 }
 

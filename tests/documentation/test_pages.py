@@ -59,9 +59,9 @@ def _is_in_source(place: Path, parts: list[str]) -> bool:
 def test_a_name_that_is_gone_is_found() -> None:
     assert _exists("plan_budget")
     assert _exists("BudgetPlan.from_json")
-    assert _exists("testing.audit_procedure")
+    assert _exists("voting.VotePlan")
     assert not _exists("PilotSampler")
-    assert not _exists("testing.audit_everything")
+    assert not _exists("voting.VoteEverything")
 
 
 @pytest.mark.parametrize("page", PAGES, ids=_name)

@@ -52,7 +52,7 @@ def test_a_plan_with_open_ranges_charges_for_the_query_and_keeps_its_epsilon() -
     for noise in charged.ranges.noise_multipliers:
         accountant.compose(dp_event.GaussianDpEvent(noise))
     for runs in (*charged.paid_pilots, charged.paid_last):
-        accountant.compose(runs.event, runs.count)
+        accountant.compose(runs.event(charged.sample_rate, charged.score), runs.count)
     assert charged.guarantee.epsilon(1e-5) == pytest.approx(accountant.get_epsilon(1e-5), rel=2e-3)
     assert 7.92 <= charged.guarantee.epsilon(1e-5) <= 8.0
     without = plan(schema=None)

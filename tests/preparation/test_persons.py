@@ -49,7 +49,8 @@ def test_a_plan_by_a_schema_of_persons_costs_each_person_the_target() -> None:
     assert first is not None
     assert 3.96 <= float(first[1]) <= 4.0
     assert "for each patient** with up to 3 records, and with epsilon = " in words
-    assert "enforced: one patient; 3 records of each at most were used" in words
+    assert "| A record belongs to | enforced: one patient |" in words
+    assert "| Records of one person | enforced: 3 of each at most were used |" in words
 
 
 def test_one_record_of_each_person_is_planned_and_stated_as_one_record() -> None:
@@ -58,7 +59,7 @@ def test_one_record_of_each_person_is_planned_and_stated_as_one_record() -> None
     )
     assert plan.most is None
     release = released(plan, 1)
-    assert "enforced: one patient; 1 record of each at most" in release.statement()
+    assert "| Records of one person | enforced: 1 of each at most" in release.statement()
     assert odp.verify(release.to_json()).ok
 
 

@@ -88,3 +88,38 @@ def trained_number(records: Any) -> None:
     plan = odp.plan_budget(epsilon=8.0, records=N, batch_size=20, epochs=1, pilots=0)
     study = optuna.create_study(direction="maximize", sampler=odp.BudgetSampler(plan))
     odp.train(odp.fidelity(study.ask()), odp.SoftmaxRegression(records.width, 2), records)
+
+
+def test_a_function_that_prepared_rows_is_a_part_of_the_road_and_asked_about() -> None:
+    """Of a selection, too, whose number of runs is secret."""
+    center = 50.0
+    numbers = odp.Schema(age=(20, 80), died=["no", "yes"], target="died")
+
+    def prepare(rows: Any) -> Any:
+        return np.nan_to_num((np.asarray(rows["age"], dtype=float) - center) / 30.0)[:, None]
+
+    records = numbers.encode(ROWS, prepare=prepare)
+    run = odp.RunPlan(
+        records=N, batch_size=N, steps=1, noise_multiplier=4.0, score_noise_multiplier=20.0
+    )
+    plan = odp.plan_budget(epsilon=3.0, records=N, batch_size=N, epochs=1, pilots=0)
+    for sampler in (
+        odp.RandTuneSampler(trials=odp.Binomial(2, mean=2), run=run),
+        odp.BudgetSampler(plan),
+    ):
+        study = optuna.create_study(direction="maximize", sampler=sampler)
+        study.optimize(
+            lambda trial: (
+                odp.train(
+                    odp.fidelity(trial), odp.SoftmaxRegression(1, 2), records, score="accuracy"
+                ).score
+                or 0.0
+            )
+        )
+        statement = odp.release(study).to_json()["statement"]
+        (fact,) = [fact for fact in statement["facts"] if fact["name"] == "Preparation"]
+        assert fact["status"] == "compared"
+        assert "center (float)" in fact["value"]
+        texts = " ".join(promise["text"] for promise in statement["assumptions"])
+        assert "the function that prepared rows holds from outside" in texts
+        assert "but for a function of the curator's" in odp.release(study).statement()
