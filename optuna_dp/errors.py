@@ -37,6 +37,11 @@ class Described(str):
         return f"<{self}>"
 
 
+def type_of(value: Any) -> Described:
+    """Returns words for a value that may hold records: its type, and nothing of its content."""
+    return Described(type(value).__name__)
+
+
 class OptunaDPError(Exception):
     """Base class of every error raised by optuna-dp."""
 
@@ -45,20 +50,24 @@ class OptunaDPError(Exception):
         return copyreg.__newobj__, (type(self), *self.args), self.__dict__  # type: ignore[attr-defined]
 
 
-_LONGEST_SHOWN = 300
+_LONGEST_SHOWN = 300  # characters
+_MOST_SHOWN = 50  # items of a list
 
 
 def _fit_to_show(value: Any) -> Any:
     """Returns a value if an error may keep and print it, otherwise words for it.
 
     An array may hold records, so its shape stands for it. What has no short ``repr`` of its own,
-    such as a module, a data set or a function, is named by its type.
+    such as a module, a long list or a function, is named by its type. Other values that may hold
+    records are given as :func:`type_of` them.
     """
     if hasattr(value, "__array__") and not isinstance(value, numbers.Number):
         shape = getattr(value, "shape", None)
         return Described(
             f"{type(value).__name__}{'' if shape is None else f' of shape {tuple(shape)}'}"
         )
+    if isinstance(value, list | tuple | dict | set) and len(value) > _MOST_SHOWN:
+        return Described(f"{type(value).__name__} of {len(value)} items")
     text = repr(value)
     is_short = len(text) <= _LONGEST_SHOWN and "\n" not in text and " at 0x" not in text
     if is_short or isinstance(value, str):

@@ -30,7 +30,7 @@ import numpy as np
 import numpy.typing as npt
 
 from optuna_dp import validation
-from optuna_dp.errors import Described, InvalidArgumentError
+from optuna_dp.errors import Described, InvalidArgumentError, type_of
 
 if TYPE_CHECKING:
     from dp_accounting import dp_event
@@ -163,7 +163,7 @@ def private_mean(
         numbers = np.zeros((0, 0))
     if numbers.ndim != 1:
         raise InvalidArgumentError(
-            "values", values, "it must hold one number per validation record"
+            "values", type_of(values), "it must hold one number per validation record"
         )
     numbers_or_bound = np.where(np.isnan(numbers), low if nan_as == "lower" else high, numbers)
     clamped = np.clip(numbers_or_bound, low, high)

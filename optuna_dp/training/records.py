@@ -15,7 +15,7 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from optuna_dp.errors import Described, InvalidArgumentError
+from optuna_dp.errors import Described, InvalidArgumentError, type_of
 from optuna_dp.training.data_sets import first_arrays, holders_of, origins
 from optuna_dp.training.prepared import PreparedRecords
 from optuna_dp.training.record_arrays import (
@@ -149,12 +149,12 @@ class DataSetRecords(Records):
         self.data_set = data_set
         self._length = len(data_set)  # It is drawn from as it is now.
         if not self._length:
-            raise InvalidArgumentError(name, data_set, "it must hold a record")
+            raise InvalidArgumentError(name, type_of(data_set), "it must hold a record")
         numbers = origins(data_set, {})
         if len(np.unique(numbers)) < len(numbers):
             raise InvalidArgumentError(
                 name,
-                data_set,
+                type_of(data_set),
                 "it holds a record twice, so one person would count twice",
                 "Give each record once. Draw augmentations at random in __getitem__, or average "
                 "them in record_loss.",
@@ -172,7 +172,7 @@ class DataSetRecords(Records):
         except (RuntimeError, TypeError) as error:
             raise InvalidArgumentError(
                 "records",
-                self.data_set,
+                type_of(self.data_set),
                 "its items must be tensors, arrays or numbers of the same shapes, or tuples or "
                 "mappings of them",
                 "Pad the items to one length in __getitem__, and turn texts into numbers.",
@@ -303,7 +303,7 @@ def _refuse_what_draws(records: Any, name: str) -> None:
         if isinstance(records, getattr(data, kind)):
             raise InvalidArgumentError(
                 name,
-                records,
+                type_of(records),
                 "it draws records by itself, and only the engine's own draws are private",
                 remedy,
             )

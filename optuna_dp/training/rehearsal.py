@@ -24,7 +24,7 @@ import numpy.typing as npt
 from scipy.optimize import brentq
 
 from optuna_dp import validation
-from optuna_dp.errors import InvalidArgumentError, MissingExtraError
+from optuna_dp.errors import InvalidArgumentError, MissingExtraError, type_of
 from optuna_dp.training.fidelity import Fidelity
 from optuna_dp.training.learner import Learner, Rehearsable, take_steps
 from optuna_dp.training.optimizers import OptimizerFactory
@@ -365,7 +365,7 @@ def _first_outputs(weights: Rehearsable, inputs: Any) -> npt.NDArray[np.float64]
     except Exception as error:
         raise InvalidArgumentError(
             "inputs",
-            inputs,
+            type_of(inputs),
             f"the model failed on them: {type(error).__name__}: {error}",
             "Make them up as the model is called: a batch of inputs, a tuple for several "
             "arguments, or a mapping for arguments by name.",
@@ -387,7 +387,9 @@ def _first_outputs(weights: Rehearsable, inputs: Any) -> npt.NDArray[np.float64]
             "learning_rate=, the rate of the first step.",
         )
     if not np.all(np.isfinite(outputs)):
-        raise InvalidArgumentError("inputs", inputs, "the model's output on them is not finite")
+        raise InvalidArgumentError(
+            "inputs", type_of(inputs), "the model's output on them is not finite"
+        )
     return outputs
 
 

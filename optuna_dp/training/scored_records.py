@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from optuna_dp import validation
-from optuna_dp.errors import Described, InvalidArgumentError
+from optuna_dp.errors import Described, InvalidArgumentError, type_of
 from optuna_dp.training.data_sets import origins
 from optuna_dp.training.fidelity import Fidelity, SgdRun
 from optuna_dp.training.record_arrays import overlap
@@ -109,7 +109,7 @@ def _check_arguments(
             problem = "the plan charges for a score on the training records"
         raise InvalidArgumentError(
             "score_records",
-            score_records,
+            type_of(score_records),
             problem,
             "For a score on other private records plan with score='disjoint', on public ones with "
             "score=None. Otherwise take score_records= away.",

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from optuna_dp import validation
-from optuna_dp.errors import Described, InvalidArgumentError
+from optuna_dp.errors import Described, InvalidArgumentError, type_of
 
 _KEY_BYTES = range(16, hashlib.blake2b.MAX_KEY_SIZE + 1)
 
@@ -71,7 +71,7 @@ def partition(
         if key is not None:
             raise InvalidArgumentError(
                 "key",
-                Described("<hidden>"),
+                Described("hidden"),
                 "a number of records is placed by fresh random draws, which use no key",
                 "Pass the records' identifiers to get a placement that can be repeated.",
             )
@@ -81,14 +81,14 @@ def partition(
     if key is not None and (not isinstance(key, bytes) or len(key) not in _KEY_BYTES):
         raise InvalidArgumentError(
             "key",
-            Described("<hidden>"),
+            Described("hidden"),
             "it must be 16 to 64 bytes",
             "Use secrets.token_bytes(32).",
         )
     if isinstance(record_ids_or_n, (str, bytes)) or not isinstance(record_ids_or_n, Iterable):
         raise InvalidArgumentError(
             "record_ids_or_n",
-            record_ids_or_n,
+            type_of(record_ids_or_n),
             "it must be a number of records or a sequence of identifiers",
         )
     encoded = [_encode(position, record_id) for position, record_id in enumerate(record_ids_or_n)]
@@ -131,10 +131,7 @@ def _encode(position: int, record_id: Any) -> bytes:
         return b"i" + str(int(record_id)).encode()
     raise InvalidArgumentError(
         f"record_ids_or_n[{position}]",
-        # What has several numbers may be the record itself.
-        record_id
-        if record_id is None or np.isscalar(record_id)
-        else Described(f"a value of type {type(record_id).__name__}"),
+        type_of(record_id),  # It may be the record itself.
         "an identifier must be a str, bytes or int: the record's name, not its content",
         "Without identifiers give the number of records: partition(len(x), k).",
     )

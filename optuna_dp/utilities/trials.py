@@ -120,7 +120,7 @@ def check_unit(name: str, value: float, trial_number: int) -> None:
     if not 0.0 <= value <= 1.0:
         raise InvalidArgumentError(
             f"{name} of trial {trial_number}",
-            Described("<hidden>"),  # It is made of data without noise.
+            Described("hidden"),  # It is made of data without noise.
             "a utility must lie in [0, 1]",
             "Rescale the score by bounds fixed before seeing the data; the study cannot be "
             "released, and starting a new one costs nothing.",

@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from optuna_dp import validation
 from optuna_dp.arrays import FloatArray, IntArray
-from optuna_dp.errors import InvalidArgumentError
+from optuna_dp.errors import InvalidArgumentError, type_of
 
 #: Grid points per unit of one partition's utility. A power of two, so that scaling is exact.
 RESOLUTION = 1 << 20
@@ -122,7 +122,7 @@ def _table(name: str, values: npt.ArrayLike, ndim: int) -> FloatArray:
     try:
         table = np.asarray(values, dtype=np.float64)
     except (TypeError, ValueError):
-        raise InvalidArgumentError(name, values, f"it must be numbers, {shape}") from None
+        raise InvalidArgumentError(name, type_of(values), f"it must be numbers, {shape}") from None
     if table.size == 0:
         raise InvalidArgumentError(
             name, table.shape, "there must be at least one candidate", "Add a candidate."
