@@ -330,8 +330,8 @@ def _mark_new_trials(storage: Any, place: str) -> None:
     create = storage.create_new_trial
 
     def create_marked(study_id: int, template_trial: FrozenTrial | None = None) -> Any:
-        own = trial_with(TrialState.RUNNING, {WORKER: place})
-        return create(study_id, template_trial=template_trial or own)
+        marked_trial = trial_with(TrialState.RUNNING, {WORKER: place})
+        return create(study_id, template_trial=template_trial or marked_trial)
 
     storage.create_new_trial = create_marked
 

@@ -77,9 +77,9 @@ def check(
     # Hints at the whole file, in place of those at the objective's own lines.
     hints = hints_in_source(Path(path).read_text())
     kinds = {hint.name for hint in hints}
-    found = [f for f in report.findings if f.certain or f.name not in kinds]
-    found += [of_no_main_guard()] if starts_a_study else []
-    report = dataclasses.replace(report, findings=(*found, *hints))
+    findings = [f for f in report.findings if f.certain or f.name not in kinds]
+    findings += [of_no_main_guard()] if starts_a_study else []
+    report = dataclasses.replace(report, findings=(*findings, *hints))
     typer.echo(report.to_json() if as_json else str(report))
     raise typer.Exit(code=1 if report.fails(strict=strict) else 0)
 

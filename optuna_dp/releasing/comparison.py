@@ -156,32 +156,32 @@ def compared(statement: Mapping[str, Any]) -> Comparison:
     )
 
 
-def difference(stated: Any, found: Any, *, is_bound: bool = False, share: float = 0.0) -> str:
-    """Says where a stated JSON value is not what was found; empty if nowhere. 1 is not true.
+def difference(stated: Any, recomputed: Any, *, is_bound: bool = False, share: float = 0.0) -> str:
+    """Says where a stated JSON value is not the computed one; empty if nowhere. 1 is not true.
 
     Args:
         stated: The stated value.
-        found: The one that was computed again.
+        recomputed: The one that was computed again.
         is_bound: Whether numbers are upper bounds, so that a larger one is true, too.
         share: By how large a share of it a stated bound may be smaller.
     """
-    if isinstance(stated, list) and isinstance(found, list):
-        stated, found = _by_name(stated), _by_name(found)
-    if isinstance(stated, dict) and isinstance(found, dict):
-        for key in stated.keys() ^ found.keys():
+    if isinstance(stated, list) and isinstance(recomputed, list):
+        stated, recomputed = _by_name(stated), _by_name(recomputed)
+    if isinstance(stated, dict) and isinstance(recomputed, dict):
+        for key in stated.keys() ^ recomputed.keys():
             return f"{str(key)[:40]} is {'unknown' if key in stated else 'missing'}"
-        for key in found:
+        for key in recomputed:
             part = difference(
-                stated[key], found[key], is_bound=is_bound and key not in _EXACT, share=share
+                stated[key], recomputed[key], is_bound=is_bound and key not in _EXACT, share=share
             )
             if part:
                 return f"{str(key)[:40]}: {part}"
         return ""
-    agrees = stated == found and isinstance(stated, bool) == isinstance(found, bool)
-    if is_bound and _is_bound(stated) and _is_bound(found):
-        limit = math.inf if found is None else found
+    agrees = stated == recomputed and isinstance(stated, bool) == isinstance(recomputed, bool)
+    if is_bound and _is_bound(stated) and _is_bound(recomputed):
+        limit = math.inf if recomputed is None else recomputed
         agrees = stated is None or limit <= stated * (1 + share)
-    return "" if agrees else f"{_shown(found) or 'another'}, stated {str(stated)[:40]}"
+    return "" if agrees else f"{_shown(recomputed) or 'another'}, stated {str(stated)[:40]}"
 
 
 def _by_name(values: list[Any]) -> dict[Any, Any]:

@@ -20,7 +20,7 @@ from typing import Any
 import torch
 from torch.overrides import TorchFunctionMode
 
-from optuna_dp.errors import Described, InvalidArgumentError
+from optuna_dp.errors import Described, InvalidArgumentError, type_of
 from optuna_dp.training.generators import Draws
 from optuna_dp.training.record_arrays import mapped
 
@@ -192,10 +192,10 @@ class Scope(torch.nn.Module):
                 raise running_statistics(self.model, name)
         if not isinstance(number, torch.Tensor) or number.numel() != 1:
             # Its type or shape: the number itself is made of a record.
-            what = tuple(number.shape) if isinstance(number, torch.Tensor) else type(number)
+            shape = tuple(number.shape) if isinstance(number, torch.Tensor) else None
             raise InvalidArgumentError(
                 self.argument,
-                Described(f"of shape {what}" if isinstance(what, tuple) else what.__name__),
+                type_of(number) if shape is None else Described(f"tensor of shape {shape}"),
                 "a loss or a score of one record must be a tensor with one number",
                 "Take the mean or the sum over the record's own parts.",
             )
