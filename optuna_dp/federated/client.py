@@ -172,6 +172,8 @@ class Voter:
         shares = session.opened(request)
         # Two answers about who was lost could give away both masks of a client.
         Limits.of(context, self.policy).ledger.take(session.label, "open")
+        # Whoever gets into the node later finds nothing with which votes could be opened.
+        Session.forget(context)
         return shares
 
     def vote(self, text: str, view: View, once: str, context: Context) -> IntArray:

@@ -22,7 +22,8 @@ _SERVERS = {
     "asked the very same (docs/explanation/voting.md, the theorem). The cryptography that keeps "
     "them to it was not broken.",
     "semi-honest": "The server followed the protocol: it may have looked at everything it got, "
-    "and told no client anything false.",
+    "and told no client anything false. The cryptography that hides single votes from it was not "
+    "broken.",
     "trusted": "The server is trusted with this client's noisy votes, and with the number of "
     "clients whose votes it adds.",
 }
@@ -92,9 +93,9 @@ def _assumptions(limits: VotePolicy, answers: Sequence[Answer]) -> list[str]:
     return [
         *(_SERVERS[server] for server in servers),
         f"Of the clients that were seen, at most {limits.max_colluding}, or as many as the vote "
-        "allowed for if that was more, were invented by the server, told what they knew, or ran "
-        "other software. A client cannot tell: who the others are is the business of the "
-        "network's authentication.",
+        "allowed for if that was more, were invented by the server, shown with keys that were "
+        "not theirs, told what they knew, or ran other software. A client cannot tell: the "
+        "network's authentication says who a node is, and the server says which keys it has.",
         "This node ran optuna-dp as it is, and nothing else that looks at these data.",
         "The limits were not raised after results had been seen.",
         "The ledger is complete: it was not deleted, cut short between lines, exchanged or "

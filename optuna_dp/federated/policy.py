@@ -70,7 +70,8 @@ class VotePolicy:
         * What a client answers costs at most ``max_epsilon`` per name of a vote, all its attempts
           together, and ``total_epsilon`` over all votes of the ledger, at ``delta`` under
           ``adjacency``, if the server is no worse than ``server`` says and of the clients that it
-          sees at most ``max_colluding`` are invented, tell their share of the noise, or add none.
+          sees at most ``max_colluding`` are invented, are shown with keys that are not theirs,
+          tell their share of the noise, or add none.
           The theorem, with what it needs, is in ``docs/explanation/voting.md``.
         * It is computed from the set-up that the client is in. A plan for clients that the set-up
           does not have is refused, whatever is thought of the server. Only in a plain sum, which

@@ -17,7 +17,7 @@ each one message to every client and its reply:
 A server may say anything. Each message is checked here, and all keys are bound to what the client
 was shown (:mod:`optuna_dp.federated.secure_keys`). What follows from it is proved in
 ``docs/explanation/voting.md``, "A server that lies". The keys, the seed and the shares lie in the
-run's state on the node between messages.
+run's state on the node between messages, and are deleted once the sum is opened.
 """
 
 from __future__ import annotations
@@ -114,7 +114,7 @@ class Session:
         record = context.state.config_records.get(_STATE)
         if record is None:
             raise VoteRefusedError(
-                "the message is of a secure sum that was never set up on this client"
+                "the message is of a secure sum that was never set up on this client, or is over"
             )
         return cls(**cast(dict[str, Any], dict(record)))
 
@@ -125,6 +125,11 @@ class Session:
             for name, value in asdict(self).items()
         }
         context.state.config_records[_STATE] = ConfigRecord(entries)
+
+    @staticmethod
+    def forget(context: Context) -> None:
+        """Deletes the secrets of the sum from the state of the run."""
+        context.state.config_records.pop(_STATE, None)
 
     @property
     def public_keys(self) -> list[bytes]:

@@ -46,8 +46,9 @@ class FederatedVote:
 
     Guarantees:
         * The release satisfies (epsilon, delta)-DP for one client's whole data set, with respect
-          to ``adjacency``, for everybody who sees it; with a secure sum also for the server, if
-          it follows the protocol. Retries are counted: ``release.guarantee`` is for all attempts.
+          to ``adjacency``, for everybody who sees it; with a secure sum also for the server, if it
+          follows the protocol and breaks no cryptography. Retries are counted:
+          ``release.guarantee`` is for all attempts.
         * It never costs more than ``epsilon`` at ``delta``, by the package's own accountant.
         * Nothing is released from fewer than ``n - max_dropout`` votes.
 

@@ -95,7 +95,7 @@ class VoteDescription(Description):
             "Cost": f"planned: {in_words(guarantee.event)}"
             + (f" ({attempts} attempts, all counted)" if attempts > 1 else ""),
             "Sum": "planned: secure, under ChaCha20 masks: the server, if it follows the "
-            "protocol, sees nothing but the sum"
+            "protocol and breaks no cryptography, sees nothing but the sum"
             if secure
             else "planned: plain. THE SERVER IS TRUSTED, it has seen every client's noisy vote",
             "The score": "the noisy number of votes of the chosen candidate",

@@ -257,6 +257,37 @@ def one_name_many_times(server: HostileServer) -> Any:
     return server.unmasked(victim, seed, keys)
 
 
+def keys_of_its_own_under_real_names(server: HostileServer) -> Any:
+    """Real nodes, all of them honest, under keys of the server's: it writes their letters."""
+    victim, *others = server.nodes
+    count = len(server.nodes)
+    if not server.set_up_all(server.nodes, server.query(), count, count):
+        return None
+    private = {other: (private_key(), private_key()) for other in others}
+    server.keys |= {other: [public_key(key) for key in keys] for other, keys in private.items()}
+    if not server.share(victim, server.nodes):
+        return None
+    view = server.view_of(victim)
+    for other, (_, letter_key) in private.items():
+        letter = write_letter(
+            letter_key, server.keys[victim][1], view, other, victim, bytes(2 * SHARE)
+        )
+        server.inbox.setdefault(victim, {})[other] = letter
+    if not server.collect(victim):
+        return None
+    seed = {server.point(victim): server.open(victim, server.nodes, [])[0]}
+    vector = server.masked[victim]
+    for other, (mask_key, letter_key) in private.items():
+        text = read_letter(
+            letter_key, server.keys[victim][1], view, victim, other, server.inbox[other][victim]
+        )
+        seed[server.point(other)] = text[:SHARE]
+        vector = vector - pair_mask(
+            mask_key, server.keys[victim][0], view, victim, other, len(vector)
+        )
+    return plain(vector - mask(combine_shares(seed), len(vector)))
+
+
 def voted_and_lost(server: HostileServer) -> Any:
     query = server.query()
     if _answers(server, query) < len(server.nodes):

@@ -25,6 +25,7 @@ from federated.hostile_server import (
     a_client_with_anothers_key,
     another_plan_for_the_others,
     found_nothing,
+    keys_of_its_own_under_real_names,
 )
 from federated.in_process import SPACE, app, votes
 from optuna_dp.federated import InProcessGrid, VotePolicy, secure_client, secure_keys
@@ -147,6 +148,16 @@ def test_without_the_defence_the_attempt_succeeds(
         assert found.tolist() == sum(votes[i][0] for i in range(5)).tolist()
     else:
         assert found
+
+
+def test_keys_are_not_signed_and_only_max_colluding_covers_that(
+    votes: dict[int, list[np.ndarray]],
+) -> None:
+    """As the pages say: a lie that succeeds, unless the client counts on nobody else's noise."""
+    found = keys_of_its_own_under_real_names(hostile())
+    assert found.tolist() == votes[0][0].tolist()  # the victim's noisy vote, bit for bit
+    suspicious = VotePolicy(max_epsilon=1.0, max_colluding=4, ledger="run")
+    assert keys_of_its_own_under_real_names(hostile(policy=suspicious)) is None
 
 
 @pytest.mark.parametrize(("clients", "colluding"), [(5, 0), (12, 2)])
@@ -309,7 +320,7 @@ def test_stages_out_of_order_are_refused(caplog: pytest.LogCaptureFixture) -> No
     assert server.stage_all("another", {node: {}}) == {node: None}
     before, once, again = "never set up", "must come once", "what this client has answered before"
     not_voted, stage = "has not voted in the secure sum", "names no stage"
-    expected = [before, once, not_voted, not_voted, again, once, again, stage]
+    expected = [before, once, not_voted, not_voted, again, once, before, stage]
     for line, reason in zip(reasons(caplog), expected, strict=True):
         assert reason in line
 
