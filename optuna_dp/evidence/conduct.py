@@ -15,7 +15,7 @@ from optuna_dp.evidence.run_record import run_records
 from optuna_dp.protocol.entries import stored_trial, study_attributes
 from optuna_dp.protocol.records import trial_at
 from optuna_dp.training.judgement import NOT_CHECKED, WORDS, RunJudgement, has_output, judge
-from optuna_dp.training.prepared import AS_GIVEN, BY_SCHEMA
+from optuna_dp.training.prepared import AS_GIVEN
 from optuna_dp.training.run_endings import settle
 
 if TYPE_CHECKING:
@@ -192,8 +192,7 @@ def conduct_of_all(
             words[name] = kinds.pop() if len(kinds) == 1 else NOT_CHECKED
     if judgements:
         prepared = [judgement.prepared for judgement in judgements]
-        # One word for both kinds that are known: it must not tell how many runs there were.
-        kinds = {AS_GIVEN if notes["word"] == AS_GIVEN else BY_SCHEMA for notes in prepared}
+        kinds = {notes["word"] for notes in prepared}
         words["preparation"] = kinds.pop() if len(kinds) == 1 else AS_GIVEN
         words |= person_of(prepared)
     # Words of an objective may differ from run to run, so they may tell which runs there were.

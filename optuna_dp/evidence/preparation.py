@@ -57,7 +57,7 @@ def preparation_fact(spending: Mapping[str, Any]) -> list[Fact]:
     Args:
         spending: What is known of runs, as releases have it.
     """
-    counts, word = spending.get("preparation"), _of_release(spending)
+    counts = spending.get("preparation")
     if isinstance(counts, Mapping):
         runs = spending.get("runs")
         text = "; ".join(
@@ -66,13 +66,8 @@ def preparation_fact(spending: Mapping[str, Any]) -> list[Fact]:
             if kind in counts
         )
         status = weakest(_STATUSES[kind] for kind in words_of(spending))
-    elif counts == AS_GIVEN:
-        text, status = f"{_SENTENCES[AS_GIVEN]}, in every run", _STATUSES[AS_GIVEN]
-    elif counts in WORDS:
-        text = (
-            f"{_SENTENCES[word]}. In every run it was one of *by schema* and *prepared row by row*"
-        )
-        status = _STATUSES[word]
+    elif counts in WORDS:  # The number of runs is secret, so all of them have one word.
+        text, status = f"{_SENTENCES[counts]}, in every run", _STATUSES[counts]
     else:
         return []
     notes = _notes(spending)
@@ -92,7 +87,7 @@ def promises_of(spending: Mapping[str, Any]) -> tuple[Promise, ...]:
     return (
         *((BEFORE_THE_RUNS,) if AS_GIVEN in words else ()),
         *((_PUBLIC_SCHEMA,) if words != {AS_GIVEN} else ()),
-        *((_OUTSIDE,) if BY_ROW in {*words, _of_release(spending)} else ()),
+        *((_OUTSIDE,) if BY_ROW in words or _notes(spending).get("word") == BY_ROW else ()),
     )
 
 

@@ -12,7 +12,6 @@ from optuna_dp.training.run_plan import RunPlan
 from optuna_dp.validation import density_bounds as checked_density_bounds
 
 PROCEDURE = "private_selection"
-# Of a trial for which the score model or the solver failed, so that no parameters were drawn.
 Schedule = Literal["independent", "batch", "any"]
 
 

@@ -14,7 +14,7 @@ place when the first sampler is made, not when the package is imported (:func:`i
 * ``optimize`` calls the objective only for a trial that is a run. It calls it right after ``ask``,
   in the same thread. If the sampler has said meanwhile that the trial is beyond the last run
   (:func:`note_beyond`), it ends as pruned instead.
-* ``add_trial`` leaves out the copy of a failed run that Optuna's retries would add. The copy would
+* ``add_trial`` leaves out the copy of a failed run that Optuna's retries add. The copy would
   take the place of another run, with parameters that were not drawn for it, and the study would be
   lost at the first dead worker. Optuna looks for dead workers before it asks a sampler for
   anything.
@@ -102,8 +102,19 @@ class _OfOurStudies:
         self._ours = ours
 
     def __get__(self, study: Study | None, owner: type | None = None) -> Method:
+        if study is None:
+            return self._by_its_study()
         is_ours = isinstance(getattr(study, "sampler", None), OfThisPackage)
         method: Method = (self._ours if is_ours else self._theirs).__get__(study, owner)
+        return method
+
+    def _by_its_study(self) -> Method:
+        """Returns the function for callers that take it from the class, as patches do."""
+
+        @functools.wraps(self._theirs)
+        def method(study: Study, *args: Any, **kwargs: Any) -> Any:
+            return self.__get__(study)(*args, **kwargs)
+
         return method
 
 
@@ -169,8 +180,8 @@ def _without_retries(add_trial: Method) -> Method:
             add_trial(study, trial)
             return
         _logger.warning(
-            "The worker of a run died, and Optuna would repeat the run. optuna-dp does not repeat "
-            "it: the run counts as a failed run."
+            "A copy of a failed run was left out, as Optuna's retries add it when a worker has "
+            "died. optuna-dp does not repeat a run: it counts as a failed run."
         )
 
     return add_unless_retried

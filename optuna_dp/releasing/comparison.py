@@ -111,11 +111,16 @@ def compared(statement: Mapping[str, Any]) -> Comparison:
     if not all(isinstance(text, str) for text in stated_versions.values()):
         raise ValueError("its versions are no texts")
     share, unchecked = _ROUNDING, [_versions_in_words(stated_versions)]
-    if any(stated_versions.get(name) != own_versions.get(name) for name in _LIBRARIES_OF_GRIDS):
+    others = [
+        f"{name} {stated_versions.get(name)}"
+        for name in _LIBRARIES_OF_GRIDS
+        if stated_versions.get(name) != own_versions.get(name)
+    ]
+    if others:
         share = _OTHER_GRIDS
         unchecked.append(
-            f"Bounds more exactly than to {100 * _OTHER_GRIDS:g} %: "
-            f"{', '.join(_LIBRARIES_OF_GRIDS)} of other versions are said to have computed them."
+            f"Bounds were compared to {100 * _OTHER_GRIDS:g} % only: {', '.join(others)} is said "
+            "to have computed them, and another version checks them here."
         )
     is_own_version = stated_versions.get("optuna-dp") == own_versions.get("optuna-dp")
     description = description_of(design)
@@ -195,7 +200,9 @@ def _by_name(values: list[Any]) -> dict[Any, Any]:
 def _difference_in(key: str, statement: Mapping[str, Any], value: Any, share: float) -> str:
     """Says where a key of a statement is not what was found; empty if nowhere."""
     stated = statement[key]
-    if key == "attack" and (stated is None or not difference(value, stated, is_bound=True)):
+    if key == "attack" and (
+        stated is None or not difference(value, stated, is_bound=True, share=share)
+    ):
         return ""  # A bound from below, which may say less.
     if key == "method" and stated not in statement["comparisons"]:
         # Of two methods with the same epsilon, rounding may choose either.

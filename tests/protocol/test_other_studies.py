@@ -8,10 +8,11 @@ import sys
 import optuna
 import pytest
 
+import optuna_dp as odp
+
 # Optuna's own methods, and the functions that a failing objective passes, before and after.
 SCRIPT = """
 import traceback, optuna
-from optuna.study import Study
 
 optuna.logging.set_verbosity(optuna.logging.ERROR)
 
@@ -21,12 +22,11 @@ def fails(trial):
 def passed():
     study = optuna.create_study(sampler=optuna.samplers.RandomSampler(seed=0))
     methods = [getattr(study, name).__func__ for name in ("ask", "optimize", "add_trial")]
-    on_the_class = [getattr(Study, name) for name in ("ask", "optimize", "add_trial")]
     try:
         study.optimize(fails, n_trials=1)
     except ZeroDivisionError as error:
         frames = [frame.f_code for frame, _ in traceback.walk_tb(error.__traceback__)]
-    return methods, on_the_class, frames
+    return methods, frames
 
 def touches():
     import optuna_dp as odp
@@ -56,3 +56,23 @@ def test_a_study_of_another_sampler_takes_copies_of_failed_trials() -> None:
     failed = {"failed_trial": 0, "retry_history": [0]}
     study.add_trial(optuna.create_trial(value=1.0, system_attrs=failed))
     assert len(study.trials) == 1
+
+
+def test_a_library_that_wraps_the_methods_of_studies_keeps_ours(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Automatic logging does so: it takes the function from the class, and calls it."""
+    plan = odp.plan_budget(epsilon=3.0, run=lambda noise, steps: odp.gaussian(noise), steps=1)
+    study = optuna.create_study(sampler=odp.BudgetSampler(plan))
+    began: list[int] = []
+    optimize = optuna.study.Study.optimize
+    monkeypatch.setattr(
+        optuna.study.Study, "optimize", lambda *args, **kwargs: optimize(*args, **kwargs)
+    )
+
+    def objective(trial: optuna.Trial) -> float:
+        began.append(trial.number)
+        return 0.0
+
+    study.optimize(objective, n_trials=plan.pilots + 4, n_jobs=2)
+    assert len(began) == plan.pilots + 1
