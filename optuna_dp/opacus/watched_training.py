@@ -6,7 +6,7 @@ import secrets
 from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 import torch
@@ -100,6 +100,8 @@ class WatchedTraining:
         self._sums: list[torch.Tensor] = []
         self._waiting: deque[tuple[ExactStep, list[torch.Tensor]]] = deque()  # whole sums
         self._steps = 0
+        self._problem: str | None = None  # for which the training was refused
+        self._is_over = False
 
     # What the loop gets.
 
@@ -122,6 +124,7 @@ class WatchedTraining:
             self._current = self._next_delivery()
         if self._current.number < _CLOSELY_WATCHED:
             self._check.begin(self._current.number)
+        self._check_weights_held()
         for parameter in self._weights:
             parameter.grad_sample = None  # such as a generator's pass through a discriminator
         return self._current.batch
@@ -168,6 +171,13 @@ class WatchedTraining:
         Raises:
             PlanError: If there is none, or the training is not what the plan charges for.
         """
+        if self._is_over:
+            raise PlanError(
+                f"Trial {self.trial.number} has ended, and so has its training. Take all steps "
+                "inside the objective."
+            )
+        if self._problem is not None:
+            raise PlanError(self._problem)
         delivery = self._current
         if delivery is None or delivery.is_stepped:
             raise PlanError(
@@ -206,30 +216,45 @@ class WatchedTraining:
 
     # What is looked at.
 
+    def _refuse(self, problem: str) -> NoReturn:
+        """Ends the training for good: a loop that catches the error gets it again."""
+        self._problem = problem
+        self._check.restore()
+        raise PlanError(problem)
+
+    def _check_weights_held(self) -> None:
+        """Refuses weights that others than the noisy steps may move from now on."""
+        trainable = {id(p) for p in self._module.parameters() if p.requires_grad}
+        if trainable != {id(p) for p in self._weights}:
+            self._refuse(
+                "Parameters of the module were frozen, unfrozen or replaced after make_private. "
+                "Decide what is trained before make_private."
+            )
+
     def _check_mixing(self, optimizer: NoisyOptimizer, delivery: Delivery) -> None:
         """Refuses the first two batches if a record's gradient depends on the others."""
         # First, because it names the layer: a loop's train() undoes the eval() of a frozen one.
         for name, part in self._module.named_modules():
             if (problem := mixing_problem(part)) is not None:
-                raise PlanError(f"{type(part).__name__} {name!r} is in train mode. {problem[1]}")
+                self._refuse(f"{type(part).__name__} {name!r} is in train mode. {problem[1]}")
         gradients = [parameter.grad_sample for parameter in self._weights]
         if delivery.number == 0:
             self._check.end_of_first(gradients)
             return
         difference = self._check.largest_difference(gradients, optimizer.max_grad_norm)
         if difference is not None:
-            raise PlanError(_mixing(difference, self._check.is_random))
+            self._refuse(_mixing(difference, self._check.is_random))
 
     def _check_gradients(self, optimizer: NoisyOptimizer, delivery: Delivery) -> None:
         names = {id(parameter): name for name, parameter in self._module.named_parameters()}
         if {id(p) for p in optimizer.params} != {id(p) for p in self._weights}:
-            raise PlanError(
+            self._refuse(
                 "The optimizer does not hold the same parameters as at the beginning, or some "
                 "were frozen or unfrozen. Decide what is trained before make_private."
             )
         samples = [parameter.grad_sample for parameter in self._weights]
         if all(sample is None for sample in samples):
-            raise PlanError(
+            self._refuse(
                 "There are no gradients of single records. Call the module that make_private "
                 "returned, then backward() on its loss, then step(), with no zero_grad() between "
                 "backward() and step()."
@@ -237,35 +262,40 @@ class WatchedTraining:
         for parameter, sample in zip(self._weights, samples, strict=True):
             name = names.get(id(parameter), "a parameter")
             if sample is None:
-                raise PlanError(
+                self._refuse(
                     f"{name!r} has no gradient: its layer took no part in the loss, is in eval() "
                     "mode, or was called around. Freeze the parameter before make_private "
                     "(requires_grad_(False)), or leave the layer out."
                 )
             if isinstance(sample, list):
-                raise PlanError(
+                self._refuse(
                     f"{name!r} has gradients of {len(sample)} backward passes. Add the losses of "
                     "one batch, and call backward() once. Several batches cannot be added up in "
                     "one step: use make_private(..., physical_batch_size=...)."
                 )
             if len(sample) != delivery.size:
-                raise PlanError(_first_axis(name, len(sample), delivery.size))
+                self._refuse(_first_axis(name, len(sample), delivery.size))
 
     # What it shows when the trial ends.
 
     def settle(self) -> None:
-        """Records what was spent; raises if no step with noise was taken."""
+        """Records what was spent; raises if the training is not what the plan charges for."""
         # Start-up time: samplers hold plans; dp-accounting is slow.
         from optuna_dp.accounting.event_json import event_to_json
 
+        self._is_over = True
         self._check.restore()
         if not self._steps:
             raise PlanError(
-                "its training was set up by odp.opacus.make_private, and no step with noise "
+                self._problem
+                or "its training was set up by odp.opacus.make_private, and no step with noise "
                 "was taken. Step the optimizer that make_private returned, once for each batch "
                 "that it returned. The first step takes effect with the second."
             )
         note(self.trial, SPENT, event=event_to_json(spent_event(self.accountant)), final=True)
+        if self._problem is not None:
+            raise PlanError(self._problem)
+        self._check_weights_held()
         self._claim.finish(steps=self._steps)
 
     def reads(self, sources: Sequence[Any]) -> bool:

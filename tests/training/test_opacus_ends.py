@@ -135,19 +135,6 @@ def test_the_optimizer_that_was_handed_in_may_not_step() -> None:
         train(private, given["optimizer"], batches)
 
 
-def test_a_weight_that_is_frozen_meanwhile_is_refused() -> None:
-    begun, private, optimizer, batches, given = started()
-    passes = iter(batches)
-    for _ in range(3):
-        step(private, optimizer, next(passes))
-    batch = next(passes)
-    given["module"].weight.requires_grad_(False)
-    with pytest.raises(PlanError, match="frozen"):
-        step(private, optimizer, batch)
-    begun.end()
-    assert begun.recorded_steps == 3
-
-
 def test_moving_a_model_and_loading_its_own_weights_changes_nothing() -> None:
     begun, private, optimizer, batches, given = started()
     train(private, optimizer, batches)
@@ -240,3 +227,68 @@ def test_one_module_for_all_trials_is_refused_before_the_run_is_charged() -> Non
     assert second.claims == []
     # The trial is as free as it was.
     odp.opacus.make_private(second.run, **parts())
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda module: module.requires_grad_(False),
+        lambda module: setattr(module, "weight", torch.nn.Parameter(torch.ones(3, 5))),
+    ],
+)
+def test_weights_that_are_frozen_or_replaced_meanwhile_are_refused(change: Any) -> None:
+    begun, private, optimizer, batches, given = started()
+    train(private, optimizer, batches)
+    with refused_at_the_end(begun, "frozen, unfrozen or replaced"):
+        change(given["module"])
+
+
+def test_a_refusal_that_is_caught_is_a_refusal_still() -> None:
+    begun, private, optimizer, batches, given = started()
+    passes = iter(batches)
+    for _ in range(3):
+        step(private, optimizer, next(passes))
+    batch = next(passes)
+    given["module"].weight.requires_grad_(False)
+    for _ in range(2):
+        with pytest.raises(PlanError, match="frozen"):
+            step(private, optimizer, batch)
+    with refused_at_the_end(begun, "frozen"):
+        pass
+    assert begun.recorded_steps == 3
+
+
+def test_no_step_after_the_end_of_the_trial() -> None:
+    begun, private, optimizer, batches, _ = started()
+    for batch in itertools.islice(batches, 3):
+        step(private, optimizer, batch)
+    begun.end()
+    with pytest.raises(PlanError, match="has ended"):
+        step(private, optimizer, next(iter(batches)))
+
+
+def test_after_a_refused_step_a_right_one_is_refused_too() -> None:
+    begun, private, optimizer, batches, _ = started()
+    x, y = next(iter(batches))
+    cross_entropy(private, (x[1:], y[1:])).backward()
+    with pytest.raises(PlanError, match="no record left out"):
+        optimizer.step()
+    with pytest.raises(PlanError, match="no record left out"):
+        step(private, optimizer, (x, y))
+    with refused_at_the_end(begun, "no record left out"):
+        pass
+
+
+def test_a_layer_that_is_unfrozen_meanwhile_is_refused() -> None:
+    """Gradual unfreezing: an optimizer of the loop's own would move it without noise."""
+    model = torch.nn.Sequential(torch.nn.Linear(5, 5), torch.nn.ReLU(), torch.nn.Linear(5, 3))
+    model[0].requires_grad_(False)
+    begun, private, optimizer, batches, _ = started(module=model)
+    passes = iter(batches)
+    for _ in range(3):
+        step(private, optimizer, next(passes))
+    model[0].requires_grad_(True)
+    with pytest.raises(PlanError, match="unfrozen"):
+        next(passes)
+    with refused_at_the_end(begun, "unfrozen"):
+        pass
