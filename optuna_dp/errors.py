@@ -57,22 +57,31 @@ _MOST_SHOWN = 50  # items of a list
 def _fit_to_show(value: Any) -> Any:
     """Returns a value if an error may keep and print it, otherwise words for it.
 
-    An array may hold records, so its shape stands for it. What has no short ``repr`` of its own,
-    such as a module, a long list or a function, is named by its type. Other values that may hold
-    records are given as :func:`type_of` them.
+    An array may hold records, so its shape stands for it. A list or mapping of lists or arrays may
+    be a table, so its type stands for it. What has no short ``repr`` of its own, such as a module,
+    a long list or a function, is named by its type. Other values that may hold records are given
+    as :func:`type_of` them.
     """
     if hasattr(value, "__array__") and not isinstance(value, numbers.Number):
         shape = getattr(value, "shape", None)
         return Described(
             f"{type(value).__name__}{'' if shape is None else f' of shape {tuple(shape)}'}"
         )
-    if isinstance(value, list | tuple | dict | set) and len(value) > _MOST_SHOWN:
-        return Described(f"{type(value).__name__} of {len(value)} items")
+    if isinstance(value, list | tuple | dict | set):
+        items = [*value.values()] if isinstance(value, dict) else [*value]
+        if len(items) > _MOST_SHOWN or any(map(_holds_several, items)):
+            return Described(f"{type(value).__name__} of {len(value)} items")
     text = repr(value)
     is_short = len(text) <= _LONGEST_SHOWN and "\n" not in text and " at 0x" not in text
     if is_short or isinstance(value, str):
         return value
     return Described(f"{type(value).__name__} {getattr(value, '__qualname__', '')}".strip())
+
+
+def _holds_several(value: Any) -> bool:
+    return isinstance(value, list | tuple | dict | set) or (
+        hasattr(value, "__array__") and not isinstance(value, numbers.Number)
+    )
 
 
 class InvalidArgumentError(OptunaDPError, ValueError):

@@ -15,7 +15,7 @@ from torch.utils.data import (
     SequentialSampler,
 )
 
-from optuna_dp.errors import Described, InvalidArgumentError
+from optuna_dp.errors import Described, InvalidArgumentError, type_of
 from optuna_dp.training.records import check_number, read_records
 
 
@@ -81,7 +81,7 @@ def record_source(data_loader: Any, planned_records: float) -> RecordSource:
     if not isinstance(data_loader, DataLoader):
         raise InvalidArgumentError(
             "data_loader",
-            data_loader,
+            type_of(data_loader),
             "it must be a torch.utils.data.DataLoader",
             "Write DataLoader(dataset).",
         )

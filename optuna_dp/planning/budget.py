@@ -10,7 +10,7 @@ from optuna_dp import validation
 from optuna_dp.accounting.events import as_event
 from optuna_dp.accounting.groups import group_epsilon
 from optuna_dp.budget.plan import BudgetPlan, PaidRuns, checked_score, rung_sizes
-from optuna_dp.errors import Described, InvalidArgumentError
+from optuna_dp.errors import Described, InvalidArgumentError, type_of
 from optuna_dp.planning.batch import batch_choices
 from optuna_dp.planning.budget_split import Split, squared_mu
 from optuna_dp.preparation.range_query import STRENGTH_THAT_WORKS, RangeQuery
@@ -173,7 +173,7 @@ def plan_budget(
     target = validation.positive("epsilon", epsilon)
     validation.open_unit("delta", delta)
     if schema is not None and not isinstance(schema, Schema):
-        raise InvalidArgumentError("schema", schema, "it must be an optuna_dp.Schema")
+        raise InvalidArgumentError("schema", type_of(schema), "it must be an optuna_dp.Schema")
     sizes = _checked_sizes(pilots, candidates)
     is_auto = candidates is None and isinstance(pilots, str)
     pilot_settings = {

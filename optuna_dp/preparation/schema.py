@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from optuna_dp import validation
 from optuna_dp.arrays import FloatArray
-from optuna_dp.errors import Described, InvalidArgumentError, OptunaDPError
+from optuna_dp.errors import Described, InvalidArgumentError, OptunaDPError, type_of
 from optuna_dp.preparation import frames
 from optuna_dp.preparation.columns import (
     Categories,
@@ -352,7 +352,9 @@ class Schema:
 
     def _prepared(self, rows: Any, targets: Any, prepare: Callable[[Any], Any]) -> PreparedRecords:
         if not callable(prepare):
-            raise InvalidArgumentError("prepare", prepare, "it must be a function of rows")
+            raise InvalidArgumentError(
+                "prepare", type_of(prepare), "it must be a function of rows"
+            )
         names = self._names(frames.names_of(rows))
         if names is not None:
             rows = frames.with_columns(rows, names)

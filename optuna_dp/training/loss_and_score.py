@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from optuna_dp.errors import Described, InvalidArgumentError, MissingExtraError
+from optuna_dp.errors import Described, InvalidArgumentError, MissingExtraError, type_of
 from optuna_dp.training.learner import Learner
 from optuna_dp.training.softmax_regression import SoftmaxLearner, SoftmaxRegression
 
@@ -61,7 +61,7 @@ class LossAndScore:
             if not callable(function):
                 raise InvalidArgumentError(
                     argument,
-                    function,
+                    type_of(function),
                     "it must be a function, and not its result or its name",
                     _EXAMPLES[argument],
                 )

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from optuna_dp.errors import InvalidArgumentError
+from optuna_dp.errors import InvalidArgumentError, type_of
 
 if TYPE_CHECKING:
     from dp_accounting import dp_event
@@ -43,7 +43,7 @@ def spent_event(what: Any) -> dp_event.DpEvent:
         if _is_nothing(event):
             raise InvalidArgumentError(
                 "what",
-                what,
+                type_of(what),
                 "it has recorded nothing, and a training spends something",
                 "Call run.spent after the training, with the accountant that recorded its steps.",
             )
@@ -60,7 +60,7 @@ def spent_event(what: Any) -> dp_event.DpEvent:
         return from_opacus(what)
     raise InvalidArgumentError(
         "what",
-        what,
+        type_of(what),
         "it must be an event or an accountant of the training",
         "Pass a dp_accounting event or accountant, an Opacus PrivacyEngine or accountant, a "
         "BudgetAccountant of diffprivlib, or an object with a dp_event.",

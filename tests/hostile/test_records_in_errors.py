@@ -44,6 +44,11 @@ CALLS: dict[str, Callable[[], Any]] = {
     "made-up inputs that are records": trained(TABLE, inputs=[NAME, NUMBER]),
     "an identifier in place of a list": lambda: odp.partition(NAME, 2, key=b"0" * 32),
     "an identifier that is a number": lambda: odp.partition([NUMBER], 2, key=b"0" * 32),
+    "a table as a plan's schema": lambda: odp.plan_budget(
+        epsilon=1.0, records=9, schema={"name": [NAME], "wage": np.full(300, NUMBER)}
+    ),
+    "a table in place of what it cost": lambda: granted(_PLAN).spent({"wage": [NUMBER]}),
+    "a loss in place of a function": trained(TABLE, loss=NUMBER),
     "utilities that are texts": lambda: Utilities.from_scores([[NAME, NUMBER]]),
 }
 
