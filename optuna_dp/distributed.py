@@ -87,7 +87,9 @@ def optimize(
           dies and however often an engine starts a task again.
         * A worker that dies costs the run that it had open. That run counts as a failed one, as
           :func:`optuna_dp.recover` would mark it, and the other workers go on. Dask and Ray start
-          the worker again, up to three times unless they are told otherwise.
+          the worker again, up to three times unless they are told otherwise. A study of
+          ``NoisyMaxSampler`` or ``ProposeTestSampler`` needs every candidate, so it ends with
+          such a worker. A new one is free.
         * An exception of the objective, unless it is in ``catch``, ends its worker and fails its
           run. The others go on, and the first such exception is raised here at the end.
         * Ctrl-C, or any other exception in the calling process, ends the workers. On this machine
@@ -489,7 +491,7 @@ def _check_sampler(study: Study) -> None:
         raise InvalidArgumentError(
             "study",
             Described(f"a study with {type(study.sampler).__name__}"),
-            "its sampler must be one of optuna-dp's, because others never end",
+            "its sampler must be one of optuna-dp's: with another one the workers never stop",
             "For example optuna.create_study(sampler=odp.RandTuneSampler(), storage=...).",
         )
 

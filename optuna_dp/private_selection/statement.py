@@ -209,10 +209,9 @@ def facts_of(settings: SelectionSettings, sampler: str) -> dict[str, str]:
 
 
 def _number_in_words(law: TrialCount) -> str:
-    record = law.to_json()
-    if record.get("n") is not None and record["n"] == record.get("mean"):
+    if law.maximum is not None and law.mean == law.maximum:
         return (
-            f"{record['n']} runs could be chosen from. The number is no secret, and the guarantee "
+            f"{law.maximum} runs could be chosen from. The number is no secret, and the guarantee "
             "is that of the best of exactly so many"
         )
     return f"checked: secret, drawn once from {law!r}"

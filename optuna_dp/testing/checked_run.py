@@ -25,13 +25,13 @@ from optuna.trial import FrozenTrial, Trial, TrialState, create_trial
 from optuna_dp.budget.sampler import BudgetSampler
 from optuna_dp.errors import PlanError
 from optuna_dp.optuna_internals import trial_id_of
-from optuna_dp.protocol.entries import TRAININGS
+from optuna_dp.protocol.entries import ASKED, TRAININGS
 from optuna_dp.testing import randomness
 from optuna_dp.testing.watched_scores import NoisyScore, watching_scores
 from optuna_dp.training.judgement import RunJudgement, judge
 from optuna_dp.training.prepared import AS_GIVEN
 from optuna_dp.training.run_endings import settle
-from optuna_dp.training.trial_notes import BY_ENGINE, claims
+from optuna_dp.training.trial_notes import BY_ENGINE, claims, noted
 
 if TYPE_CHECKING:
     from optuna_dp.budget.plan import BudgetPlan
@@ -55,6 +55,7 @@ class CheckedRun:
         reads: How it read other trials.
         states: Where it left the global random generators.
         judgement: What a release would know of it; None without a budget or a score.
+        has_asked: Whether it asked what it may spend.
         is_enforced: Whether :func:`optuna_dp.train` made its training.
         takes_records_as_given: Whether that training's records came without a schema.
         privacy_warnings: What other libraries warned of, where the warning names privacy.
@@ -70,6 +71,7 @@ class CheckedRun:
     reads: list[str] = field(default_factory=list)
     states: dict[str, str] = field(default_factory=dict)
     judgement: RunJudgement | None = None
+    has_asked: bool = False
     is_enforced: bool = False
     takes_records_as_given: bool = False
     privacy_warnings: list[str] = field(default_factory=list)
@@ -108,6 +110,7 @@ def checked_run(
     run.takes_records_as_given = any(
         training.get("prepared") == {"word": AS_GIVEN} for training in trainings
     )
+    run.has_asked = noted(frozen, ASKED) is not None
     if plan is not None and run.value is not None:
         run.judgement = _judged(plan, trial, storage, run.value)
     return run

@@ -43,8 +43,7 @@ def of_failures(runs: Sequence[CheckedRun]) -> Iterator[Finding]:
 
 def of_no_fidelity(runs: Sequence[CheckedRun]) -> Iterator[Finding]:
     """Yields what an objective under a plan lacks that never asks what it may spend."""
-    judgements = [run.judgement for run in runs if run.judgement is not None]
-    if judgements and not any(judgement.asked for judgement in judgements):
+    if not any(run.has_asked for run in runs):
         yield Finding(
             "fidelity not asked",
             "A run of a study with a budget never calls odp.fidelity(trial).",

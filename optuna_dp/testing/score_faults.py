@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 from optuna_dp.exact_values import are_shares_of_one_number, common_unit, is_share
 from optuna_dp.testing.checked_run import CheckedRun
@@ -86,6 +87,18 @@ def _returns_exact(run: CheckedRun) -> bool:
     )
 
 
+def _numbers_in(attribute: Any, name: str = "") -> Iterator[tuple[str, float]]:
+    """Yields the numbers of an attribute by name, those in lists and mappings included."""
+    if isinstance(attribute, int | float):
+        yield name, attribute
+    elif isinstance(attribute, dict):
+        for key, value in attribute.items():
+            yield from _numbers_in(value, f"{name}[{key!r}]" if name else str(key))
+    elif isinstance(attribute, list | tuple):
+        for place, value in enumerate(attribute):
+            yield from _numbers_in(value, f"{name}[{place}]")
+
+
 def of_attributes(runs: Sequence[CheckedRun]) -> Iterator[Finding]:
     """Yields user attributes that are scores without noise.
 
@@ -95,9 +108,9 @@ def of_attributes(runs: Sequence[CheckedRun]) -> Iterator[Finding]:
     Args:
         runs: Two with the same hyperparameters and other randomness.
     """
-    for name in runs[0].attributes:
-        attributes = [run.attributes.get(name) for run in runs]
-        values = [value for value in attributes if isinstance(value, int | float)]
+    flattened = [dict(_numbers_in(run.attributes)) for run in runs]
+    for name in flattened[0]:
+        values = [numbers[name] for numbers in flattened if name in numbers]
         if len(values) < len(runs) or len(set(values)) < 2:
             continue
         exact = all(

@@ -65,7 +65,7 @@ def public_maps(made_up_inputs: Any) -> dict[str, FeatureMap]:
     if len(inputs) < 2 or not (image or inputs.ndim == 2):
         raise InvalidArgumentError(
             "made_up_inputs",
-            Described(f"of shape {inputs.shape}"),
+            Described(f"inputs of shape {inputs.shape}"),
             "it must be a table, (rows, columns), or images, (rows, channels, height, width)",
         )
     rows = inputs.reshape(len(inputs), -1)

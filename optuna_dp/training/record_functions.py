@@ -199,6 +199,12 @@ class Scope(torch.nn.Module):
                 "a loss or a score of one record must be a tensor with one number",
                 "Take the mean or the sum over the record's own parts.",
             )
+        if number.is_complex():
+            raise InvalidArgumentError(
+                self.argument,
+                Described("a complex number"),
+                "a loss or a score must be a real number",
+            )
         return number.reshape(())
 
     def with_tensors(self, weights: Tensors, buffers: Tensors, record: Any) -> torch.Tensor:

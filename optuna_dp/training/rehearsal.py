@@ -191,7 +191,7 @@ def _unmoved(optimizer: Any) -> InvalidArgumentError:
     return InvalidArgumentError(
         "optimizer",
         optimizer,
-        "noise moved the weights by nothing or without bound, and must move them finitely",
+        "noise alone did not move the weights, or moved them without bound, so no rate is found",
         "Take optimizer='adam', or give learning_rate=, the rate of the first step.",
     )
 

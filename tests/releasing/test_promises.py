@@ -5,8 +5,9 @@ from __future__ import annotations
 import copy
 import json
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import optuna
@@ -437,3 +438,26 @@ def test_words_of_the_curator_cannot_look_like_the_softwares(enforced: odp.Relea
     data["statement"]["content"]["description"]["unit"] = "man; (sure)"
     with pytest.raises(InvalidArgumentError, match="unit"):
         odp.verify(data)
+
+
+@dataclass(frozen=True)
+class OneOrMany(odp.TrialCount):
+    """1 or 2 n - 1 runs, with chance 1/2 each: n on average, and never n."""
+
+    n: int = 3
+    mean: float = 3.0
+    law: ClassVar[str] = "one or many"
+
+    @property
+    def maximum(self) -> int:
+        return 2 * self.n - 1
+
+    def exact_tail(self, ctx: Any, n: int) -> Any:
+        return ctx.mpf(1 if n < 1 else 0.5 if n < self.maximum else 0)
+
+
+def test_a_random_number_of_runs_is_secret_whatever_its_law_calls_its_fields() -> None:
+    study = study_of(odp.RandTuneSampler(trials=OneOrMany()))
+    study.optimize(lambda trial: trial.suggest_float("x", 0, 1))
+    statement = odp.release(study, odp.gaussian(4.0), vouched="a test").statement()
+    assert "| Number of runs | checked: secret" in statement

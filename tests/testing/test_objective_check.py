@@ -288,8 +288,9 @@ def keeps(kept: Any) -> Any:
         lambda right, noisy: int(right.sum()),
         lambda right, noisy: float(100 * right.mean()),
         lambda right, noisy: float(np.float32(right.mean())),
+        lambda right, noisy: {"history": [0.1, float(right.mean())]},
     ],
-    ids=["mean", "count", "per cent", "single precision"],
+    ids=["mean", "count", "per cent", "single precision", "in a list"],
 )
 def test_a_score_without_noise_in_an_attribute_is_found_in_any_form(kept: Any) -> None:
     report = odp.check_objective(keeps(kept), EVENT)
@@ -359,3 +360,13 @@ def test_the_report_as_json() -> None:
     assert data["runs"] == 2
     assert data["findings"][0]["certain"] is True
     assert data["findings"][0]["name"] == "exact score"
+
+
+def test_an_objective_that_is_pruned_and_never_asks_what_it_may_spend() -> None:
+    def prunes(trial):
+        trial.suggest_float("x", 0.0, 1.0)
+        raise optuna.TrialPruned
+
+    plan = odp.plan_budget(epsilon=3.0, records=50, batch_size=5, epochs=1, pilots=2)
+    report = odp.check_objective(prunes, plan=plan)
+    assert "fidelity not asked" in [finding.name for finding in report.findings]
