@@ -117,10 +117,10 @@ def main() -> None:
             )
 
         sampler = odp.RandTuneSampler(
-            SPACE, trials=trials, prior=odp.around({"noise_per_weight": 0.3})
+            SPACE, trials=trials, prior=odp.around({"noise_per_weight": 0.3}), run=run
         )
         study = optuna.create_study(direction="maximize", sampler=sampler)
-        study.optimize(objective, callbacks=[odp.PrivacyCallback(run)])
+        study.optimize(objective, callbacks=[odp.PrivacyCallback()])
         release = odp.release(
             study,
             artifact_store=artifacts,

@@ -6,9 +6,11 @@ the whole procedure::
     import optuna
     import optuna_dp as odp
 
-    run = odp.dp_sgd(noise_multiplier=1.0, sample_rate=64 / 1347, steps=420)
-    study = optuna.create_study(direction="maximize", sampler=odp.DPHyPOSampler())
-    study.optimize(objective, callbacks=[odp.PrivacyCallback(run)])
+    run = odp.RunPlan(
+        records=1347, batch_size=64, steps=420, noise_multiplier=2.0, score_noise_multiplier=20.0
+    )
+    study = optuna.create_study(direction="maximize", sampler=odp.DPHyPOSampler(run=run))
+    study.optimize(objective, callbacks=[odp.PrivacyCallback()])
     release = odp.release(study)
 
 The public names stand in ``__init__.pyi``. Each is loaded when it is first used, so importing the

@@ -93,7 +93,9 @@ def exactly(count: int) -> odp.TrialCount:
 def finished_study(
     sampler: Any = None, function: Callable[[Trial], float] = objective, **kwargs: Any
 ) -> optuna.Study:
-    study = study_of(sampler or odp.RandTuneSampler(trials=exactly(KNOWN_COUNT)), **kwargs)
+    study = study_of(
+        sampler or odp.RandTuneSampler(trials=exactly(KNOWN_COUNT), run=RUN), **kwargs
+    )
     study.optimize(asking(function), catch=(Exception,))
     return study
 
@@ -129,7 +131,7 @@ def everything(study: optuna.Study) -> str:
     )
 
 
-def release(study: optuna.Study, run: Any = None, **options: Any) -> odp.Release:
+def release(study: optuna.Study, **options: Any) -> odp.Release:
     """``odp.release``, with the curator's word for the cost of a run where it is only stated."""
     try:
         stored_plan = read_plan(study)
@@ -139,14 +141,14 @@ def release(study: optuna.Study, run: Any = None, **options: Any) -> odp.Release
         procedure = procedure_of(stored_plan.design)
         if isinstance(procedure, PrivateSelection) and procedure.granted(0) is None:
             options.setdefault("vouched", "a test")
-    return odp.release(study, run, **options)
+    return odp.release(study, **options)
 
 
-def refused(study: optuna.Study, match: str, run: Any = RUN) -> ReleaseRefusedError:
+def refused(study: optuna.Study, match: str) -> ReleaseRefusedError:
     """Release refuses for the reason given, and leaves the study as it was."""
     before = everything(study)
     with pytest.raises(ReleaseRefusedError, match=match) as caught:
-        release(study, run)
+        release(study)
     assert everything(study) == before
     assert f" {KNOWN_COUNT} " not in str(caught.value)
     return caught.value

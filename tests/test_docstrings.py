@@ -297,7 +297,7 @@ def test_events_say_that_they_are_events() -> None:
     for name in makers:
         annotation = inspect.signature(getattr(odp, name)).return_annotation
         assert "DpEvent" in str(annotation), f"{name} returns {annotation}"
-    for name in ("selection_guarantee", "PrivacyCallback", "Guarantee", "release"):
+    for name in ("selection_guarantee", "PrivacyCallback", "Guarantee", "RandTuneSampler"):
         given = inspect.signature(getattr(odp, name)).parameters.values()
         found = [str(parameter.annotation) for parameter in given]
         assert any("DpEvent" in text for text in found), f"{name}: {found}"

@@ -49,9 +49,9 @@ def objective(trial: optuna.Trial) -> float:
 
 @pytest.mark.slow
 def test_the_sampler_is_one_argument_of_create_study(drawn: int) -> None:
-    study = optuna.create_study(sampler=odp.DPHyPOSampler())
+    study = optuna.create_study(sampler=odp.DPHyPOSampler(run=RUN))
     study.optimize(objective)
-    release = odp.release(study, RUN, vouched="a test")
+    release = odp.release(study, vouched="a test")
     assert release.params == study.best_params
     assert release.guarantee.epsilon(delta=1e-5) < np.inf
 
@@ -79,16 +79,16 @@ def test_the_study_stops_at_the_secret_number_of_runs(drawn: int) -> None:
         calls.append(trial.number)
         return objective(trial)
 
-    study = optuna.create_study(sampler=odp.DPHyPOSampler())
-    study.optimize(counted, n_trials=1000, callbacks=[odp.PrivacyCallback(RUN)])
+    study = optuna.create_study(sampler=odp.DPHyPOSampler(run=RUN))
+    study.optimize(counted, n_trials=1000, callbacks=[odp.PrivacyCallback()])
     assert calls == list(range(drawn))
-    study.optimize(counted, n_trials=1000, callbacks=[odp.PrivacyCallback(RUN)])
+    study.optimize(counted, n_trials=1000, callbacks=[odp.PrivacyCallback()])
     assert len(calls) == drawn
 
 
 def test_the_callback_shows_the_loss_that_it_tracks(drawn: int) -> None:
-    callback = odp.PrivacyCallback(RUN)
-    study = optuna.create_study(sampler=odp.DPHyPOSampler())
+    callback = odp.PrivacyCallback()
+    study = optuna.create_study(sampler=odp.DPHyPOSampler(run=RUN))
     with logged(LOSS_LOGGER) as lines:
         study.optimize(objective, n_trials=1, callbacks=[callback])
     (line,) = lines
@@ -110,10 +110,10 @@ def test_densities_are_projected_by_cvxpy_and_stay_within_the_bounds(drawn: int)
     projections = (odp.ConvexProjection(nu=0.5), odp.ConvexProjection(distance, name="squared"))
     for projection in projections:
         sampler = odp.DPHyPOSampler(
-            density_bounds=(0.75, 2.0), projection=projection, candidates=32
+            density_bounds=(0.75, 2.0), projection=projection, candidates=32, run=RUN
         )
         study = optuna.create_study(sampler=sampler)
-        study.optimize(objective, callbacks=[odp.PrivacyCallback(RUN)])
+        study.optimize(objective, callbacks=[odp.PrivacyCallback()])
         ratios = [
             trial.system_attrs["optuna_dp:draw"]["density_ratio"] for trial in study.trials[2:]
         ]
@@ -137,9 +137,9 @@ def answer_of(app: Any, path: str) -> Any:
 def test_the_dashboard_shows_the_guarantee(drawn: int, tmp_path: Path) -> None:
     dashboard = pytest.importorskip("optuna_dashboard")
     pytest.importorskip("plotly")
-    callback = odp.PrivacyCallback(odp.gaussian(noise_multiplier=4.0))
+    callback = odp.PrivacyCallback()
     study = optuna.create_study(
-        storage=f"sqlite:///{tmp_path / 'tuning.db'}", sampler=odp.RandTuneSampler()
+        storage=f"sqlite:///{tmp_path / 'tuning.db'}", sampler=odp.RandTuneSampler(run=RUN)
     )
     study.optimize(objective, callbacks=[callback, odp.dashboard.DashboardCallback()])
     page = answer_of(dashboard.wsgi(study._storage), f"/api/studies/{study._study_id}")

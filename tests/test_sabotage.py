@@ -25,10 +25,10 @@ import pytest
 import trusted_base
 from dp_accounting import dp_event
 from dp_accounting.pld import PLDAccountant
-from support import recorded, simulated
+from support import RUN, recorded, simulated
 
 import optuna_dp as odp
-from optuna_dp.evidence.run_record import RunRecord
+from optuna_dp.evidence.run_record import RunRecord, StatedRun
 
 DELTA = 1e-5
 # A sample of the whole, which is a slow test.
@@ -66,8 +66,10 @@ def wrong(value: Any) -> Any:
         return dp_event.SelfComposedDpEvent(value.event, value.count // 3 + 1)
     if isinstance(value, dp_event.ComposedDpEvent):
         return dp_event.ComposedDpEvent([wrong(event) for event in value.events])
-    if isinstance(value, RunRecord):
+    if isinstance(value, StatedRun):
         return dataclasses.replace(value, event=wrong(value.event))
+    if isinstance(value, RunRecord):
+        return dataclasses.replace(value, run=wrong(value.run))
     return value
 
 
@@ -182,9 +184,10 @@ def selection_study() -> tuple[odp.Release, float]:
         {"x": optuna.distributions.FloatDistribution(0, 1)},
         trials=odp.Geometric(mean=3),
         candidates=8,
+        run=RUN,
     )
     study = optuna.create_study(direction="maximize", sampler=sampler)
-    callback = odp.PrivacyCallback(odp.gaussian(4.0))
+    callback = odp.PrivacyCallback()
     rng = np.random.default_rng()
     study.optimize(
         lambda trial: trial.suggest_float("x", 0, 1) + 0.1 * rng.normal(), callbacks=[callback]
@@ -257,7 +260,7 @@ def test_every_broken_file_outside_the_base_leaves_guarantees_true(study: str) -
     [
         ("budget", "budget/plan.py"),
         ("budget", "accounting/plds.py"),
-        ("selection", "releasing/callbacks.py"),
+        ("selection", "accounting/event_json.py"),
     ],
 )
 def test_breaking_a_file_of_the_base_shows(study: str, file: str) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from budget.budget_support import budget, finished
-from support import RUN, finished_study
+from support import finished_study
 
 import optuna_dp as odp
 from optuna_dp import by_name
@@ -72,12 +72,12 @@ def test_nothing_shown_beside_a_guarantee_changes_it(show_beside: Show) -> None:
 
 @pytest.mark.parametrize("wrong", [*WRONG, "fails"])
 def test_nothing_shown_beside_a_release_changes_it(show_beside: Show, wrong: str) -> None:
-    for study, run in ((finished_study(), RUN), (finished(), None)):
-        honest = odp.release(study, run, vouched="a test")
+    for study in (finished_study(), finished()):
+        honest = odp.release(study, vouched="a test")
         epsilon = honest.guarantee.epsilon(1e-5)
         show_beside(WRONG.get(wrong, fails))
-        assert odp.release(study, run, vouched="a test") == honest
-        assert odp.release(study, run, vouched="a test").guarantee.epsilon(1e-5) == epsilon
+        assert odp.release(study, vouched="a test") == honest
+        assert odp.release(study, vouched="a test").guarantee.epsilon(1e-5) == epsilon
 
 
 def test_bounds_of_others_are_shown_and_not_used(show_beside: Show) -> None:

@@ -27,11 +27,8 @@ def searched_schedule(trial: optuna.Trial) -> float:
 
 
 def search(sampler: optuna.samplers.BaseSampler) -> odp.Release | None:
-    run = odp.compose(
-        odp.dp_sgd(noise_multiplier=1.0, sample_rate=0.01, steps=100), odp.gaussian(20.0)
-    )
     study = optuna.create_study(direction="maximize", sampler=sampler)
-    study.optimize(objective, callbacks=[odp.PrivacyCallback(run, delta=1e-6)])
+    study.optimize(objective, callbacks=[odp.PrivacyCallback(delta=1e-6)])
     try:
         return odp.release(study, vouched="what only the curator knows")
     except ReleaseRefusedError as error:
@@ -71,7 +68,14 @@ def main() -> None:
         noise_multiplier=1.0,
         score_noise_multiplier=20.0,
     )
-    for sampler in (pilots, odp.DPHyPOSampler(schedule="batch"), odp.RandTuneSampler(run=each)):
+    stated = odp.compose(
+        odp.dp_sgd(noise_multiplier=1.0, sample_rate=0.01, steps=100), odp.gaussian(20.0)
+    )
+    for sampler in (
+        pilots,
+        odp.DPHyPOSampler(schedule="batch", run=stated, output_attributes=["threshold"]),
+        odp.RandTuneSampler(run=each),
+    ):
         release = search(sampler)
         if release is not None:
             print(report(release))

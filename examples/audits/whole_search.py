@@ -238,10 +238,10 @@ def tune_and_release(bit: int, noise: float = 1.0) -> float | None:
         trial.suggest_float("x", 0.0, 1.0)
         return float(bit ^ (secrets.SystemRandom().random() < flips))
 
-    study = optuna.create_study(direction="maximize", sampler=odp.RandTuneSampler(trials=TRIALS))
+    sampler = odp.RandTuneSampler(trials=TRIALS, run=odp.pure_dp(EPSILON))
+    study = optuna.create_study(direction="maximize", sampler=sampler)
     study.optimize(objective)
-    run = odp.pure_dp(EPSILON)
-    return odp.release(study, run, vouched="each run answers by a coin").value
+    return odp.release(study, vouched="each run answers by a coin").value
 
 
 def main() -> None:

@@ -48,8 +48,8 @@ def samplers() -> dict[str, Any]:
     many = odp.Geometric(mean=1e9)
     space = {name: optuna.distributions.FloatDistribution(0, 1) for name in ("x", "y")}
     return {
-        "RandTune": lambda: odp.RandTuneSampler(trials=many),
-        "DP-HyPO": lambda: odp.DPHyPOSampler(space, trials=many),
+        "RandTune": lambda: odp.RandTuneSampler(trials=many, run=RUN),
+        "DP-HyPO": lambda: odp.DPHyPOSampler(space, trials=many, run=RUN),
         "pilots of a budget": lambda: odp.BudgetSampler(
             BUDGET, search_space=space, proposer=optuna.samplers.RandomSampler()
         ),
@@ -66,13 +66,9 @@ def block(study: optuna.Study, callbacks: Sequence[Any], runs: int) -> tuple[flo
     )
 
 
-def callback_for(name: str) -> odp.PrivacyCallback:
-    return odp.PrivacyCallback(None if name == "pilots of a budget" else RUN)
-
-
 def added(name: str, places: tuple[Any, ...], sizes: Sequence[int], turns: int, runs: int) -> None:
     """Prints what the callback adds after each number of runs that have ended."""
-    callback = callback_for(name)
+    callback = odp.PrivacyCallback()
     plain, with_it = (
         optuna.create_study(sampler=samplers()[name](), storage=place) for place in places
     )

@@ -108,8 +108,8 @@ def groups(names: list[str]) -> Iterator[Group]:
                 Case("RandTune", lambda: odp.RandTuneSampler(trials=MANY)),
                 Case(
                     "RandTune, callback",
-                    lambda: odp.RandTuneSampler(trials=MANY),
-                    lambda: [odp.PrivacyCallback(RUN)],
+                    lambda: odp.RandTuneSampler(trials=MANY, run=RUN),
+                    lambda: [odp.PrivacyCallback()],
                 ),
             ),
             (500, 8000),

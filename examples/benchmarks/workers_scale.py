@@ -39,9 +39,9 @@ def open_storage(where: str) -> BaseStorage:
 
 def work(where: str, runs: int, gate: Any, answers: Any) -> None:
     optuna.logging.set_verbosity(optuna.logging.ERROR)
-    sampler = odp.RandTuneSampler(trials=law_of(runs))
+    sampler = odp.RandTuneSampler(trials=law_of(runs), run=digits.cost_of_one_run())
     study = optuna.load_study(study_name="digits", storage=open_storage(where), sampler=sampler)
-    callback = odp.PrivacyCallback(digits.cost_of_one_run())
+    callback = odp.PrivacyCallback()
     study.get_trials(deepcopy=False)  # The connection is made before the clock starts,
     digits.load()  # and the data are read.
     training = [0.0, 0.0]

@@ -95,10 +95,10 @@ def searched(problem: Problem, data: Split, epsilon: float, arm: str) -> float:
         # None is TPE.
         proposer = optuna.samplers.RandomSampler() if epsilon < TIGHT else None
         sampler: Any = odp.BudgetSampler(plan=plan_of(epsilon), proposer=proposer)
-        callback = odp.PrivacyCallback(delta=DELTA)
     else:
-        sampler = odp.RandTuneSampler(trials=odp.Geometric(MEAN))
-        callback = odp.PrivacyCallback(one_run(noise_of_selection(epsilon)), delta=DELTA)
+        cost = one_run(noise_of_selection(epsilon))
+        sampler = odp.RandTuneSampler(trials=odp.Geometric(MEAN), run=cost)
+    callback = odp.PrivacyCallback(delta=DELTA)
     tests: dict[float, float] = {}
 
     def objective(trial: optuna.Trial) -> float:

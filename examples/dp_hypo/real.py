@@ -73,10 +73,10 @@ def study(name: str, mean: int, noise: float) -> float:
             hits, size=len(task.valid_y), noise_multiplier=score_noise(name, noise)
         )
 
-    sampler = odp.RandTuneSampler(SPACE, trials=odp.Geometric(mean))
+    sampler = odp.RandTuneSampler(SPACE, trials=odp.Geometric(mean), run=event(name, noise))
     held = optuna.create_study(direction="maximize", sampler=sampler)
     held.optimize(objective)
-    params = odp.release(held, event(name, noise), vouched="DP-SGD of our own").params
+    params = odp.release(held, vouched="DP-SGD of our own").params
     assert params is not None
     task, weights = models(name, params, AGAIN, noise)
     return float(np.mean(correct(task, weights) / len(task.valid_y)))

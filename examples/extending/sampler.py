@@ -59,16 +59,16 @@ if __name__ == "__main__":
     def train(setting: dict[str, float], length: float) -> float:  # Yours: with DP-SGD.
         return length - abs(setting["rate"] - 0.3) + random.SystemRandom().gauss(0.0, 0.05)
 
-    study = optuna.create_study(
-        direction="maximize", sampler=BracketSampler(trials=odp.Geometric(5))
+    sampler = BracketSampler(
+        trials=odp.Geometric(5), run=cost(2.0, 100), output_attributes=["chosen"]
     )
-    paid = odp.PrivacyCallback(cost(2.0, 100), output_attributes=["chosen"])
+    study = optuna.create_study(direction="maximize", sampler=sampler)
 
     def objective(trial: optuna.Trial) -> float:
         score, chosen = bracket(trial, train)
         trial.set_user_attr("chosen", chosen)
         return score
 
-    study.optimize(objective, callbacks=[paid])
+    study.optimize(objective, callbacks=[odp.PrivacyCallback()])
     release = odp.release(study, vouched="each step of a bracket adds this noise")
     print(release.attributes, release.guarantee.epsilon(1e-5))

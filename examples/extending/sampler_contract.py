@@ -3,14 +3,14 @@
 It checks the promises of :class:`optuna_dp.protocol.slots.SlotSampler` on a sampler of your own.
 Copy this file beside your tests::
 
-    from sampler_contract import SamplerContract
+    from sampler_contract import RUN, SamplerContract
 
     class TestMySampler(SamplerContract):
         def make(self, trials, seed=None):
-            return MySampler(trials=trials, seed=seed)
+            return MySampler(trials=trials, run=RUN, seed=seed)
 
         def make_different(self, trials):
-            return MySampler(trials=trials, width=2.0)
+            return MySampler(trials=trials, run=RUN, width=2.0)
 
 It runs in memory and in a temporary journal file. Optuna's own cases
 (``optuna.testing.pytest_samplers``) are worth running besides.
@@ -60,7 +60,7 @@ class SamplerContract(ABC):
 
     @abstractmethod
     def make(self, trials: TrialCount, seed: int | None = None) -> BaseSampler:
-        """Returns a new sampler with this law of T."""
+        """Returns a new sampler with this law of T, which was told that a run costs ``RUN``."""
 
     @abstractmethod
     def make_different(self, trials: TrialCount) -> BaseSampler:
@@ -96,7 +96,7 @@ class SamplerContract(ABC):
                 study = self.study(self.make(Geometric(mean=4)))
                 study.optimize(self.objective, n_jobs=n_jobs)
                 self.check(study)
-                release(study, RUN, vouched=_VOUCHED)
+                release(study, vouched=_VOUCHED)
 
     def test_exactly_t_runs_in_a_file_that_two_samplers_share(self, tmp_path: Path) -> None:
         storage = JournalStorage(JournalFileBackend(str(tmp_path / "study.log")))
@@ -110,13 +110,13 @@ class SamplerContract(ABC):
         study.optimize(self.objective)
         second_study.optimize(self.objective)
         self.check(study, 7)
-        release(study, RUN, vouched=_VOUCHED)
+        release(study, vouched=_VOUCHED)
 
     def test_resuming_adds_no_run(self) -> None:
         study = self.study(self.make(exactly(5)))
         study.optimize(self.objective, n_trials=2)
         with pytest.raises(UnfinishedStudyError):
-            release(study, RUN, vouched=_VOUCHED)
+            release(study, vouched=_VOUCHED)
         study.optimize(self.objective)
         study.optimize(self.objective)
         self.check(study, 5)
@@ -140,7 +140,7 @@ class SamplerContract(ABC):
         study = self.study(self.make(exactly(3)))
         study.optimize(fails, catch=(RuntimeError,))
         self.check(study, 3)
-        assert release(study, RUN, vouched=_VOUCHED).params is None
+        assert release(study, vouched=_VOUCHED).params is None
 
     def test_a_killed_worker_costs_its_slot(self) -> None:
         study = self.study(self.make(exactly(4)))
@@ -159,7 +159,7 @@ class SamplerContract(ABC):
             study.optimize(self.objective)
         assert not [t for t in study.trials[1:] if t.params]
         with pytest.raises(ReleaseRefusedError):
-            release(study, RUN, vouched=_VOUCHED)
+            release(study, vouched=_VOUCHED)
 
     def test_an_enqueued_trial_is_refused(self) -> None:
         study = self.study(self.make(exactly(3)))
@@ -174,13 +174,13 @@ class SamplerContract(ABC):
         study.add_trial(create_trial(value=1e9))
         study.optimize(self.objective)
         with pytest.raises(ReleaseRefusedError):
-            release(study, RUN, vouched=_VOUCHED)
+            release(study, vouched=_VOUCHED)
 
     def test_an_added_trial_after_the_last_run_cannot_win(self) -> None:
         study = self.study(self.make(exactly(3)))
         study.optimize(self.objective)
         study.add_trial(create_trial(value=1e9))
-        result = release(study, RUN, vouched=_VOUCHED)
+        result = release(study, vouched=_VOUCHED)
         assert result.value is None or result.value < 1e9
 
     def test_a_seeded_study_repeats_and_cannot_be_released(self) -> None:
@@ -193,7 +193,7 @@ class SamplerContract(ABC):
             study.optimize(self.objective)
             params_by_study.append([t.params for t in study.trials if t.params])
             with pytest.raises(ReleaseRefusedError, match="seed"):
-                release(study, RUN, vouched=_VOUCHED)
+                release(study, vouched=_VOUCHED)
         assert params_by_study[0] == params_by_study[1]
 
     def test_without_a_seed_nothing_repeats(self) -> None:

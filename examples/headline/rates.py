@@ -255,9 +255,9 @@ def selection(
 def selected(bench: Bench, plan: Selection, sampler: Callable[..., Any]) -> Outcome:
     """The best of a secret number of runs around the guess."""
     prior = odp.around(bench.task.good)
-    made = sampler(dict(bench.task.space), trials=plan.trials, prior=prior)
+    made = sampler(dict(bench.task.space), trials=plan.trials, prior=prior, run=plan.run.event)
     study = optuna.create_study(direction="maximize", sampler=made)
-    study.optimize(bench.objective(plan.run), callbacks=[odp.PrivacyCallback(plan.run.event)])
+    study.optimize(bench.objective(plan.run), callbacks=[odp.PrivacyCallback()])
     return bench.released(study, plan.guarantee)
 
 

@@ -62,7 +62,7 @@ def objective(trial, data=DATA):
 def main():
     study = optuna.create_study(
         direction="maximize",
-        sampler=odp.RandTuneSampler(trials=RUNS),
+        sampler=odp.RandTuneSampler(trials=RUNS, run=EVENT),
         storage=STORAGE,
         study_name="diffprivlib",
         load_if_exists=True,
@@ -77,7 +77,7 @@ def main():
         owner="the curator's name",
         purpose="an example",
     )
-    study.optimize(objective, callbacks=[odp.PrivacyCallback(EVENT)])
+    study.optimize(objective, callbacks=[odp.PrivacyCallback()])
     release = odp.release(
         study,
         artifact_store=MODELS,  # release.artifact: the best run's model

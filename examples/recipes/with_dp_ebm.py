@@ -65,7 +65,7 @@ def objective(trial, data=DATA):
 def main():
     study = optuna.create_study(
         direction="maximize",
-        sampler=odp.RandTuneSampler(trials=RUNS),
+        sampler=odp.RandTuneSampler(trials=RUNS, run=EVENT),
         storage=STORAGE,
         study_name="dp-ebm",
         load_if_exists=True,
@@ -80,7 +80,7 @@ def main():
         owner="the curator's name",
         purpose="an example",
     )
-    study.optimize(objective, callbacks=[odp.PrivacyCallback(EVENT)])
+    study.optimize(objective, callbacks=[odp.PrivacyCallback()])
     release = odp.release(
         study,
         artifact_store=MODELS,

@@ -21,17 +21,21 @@ def differences_of_runs(left: Any, right: Any) -> str:
     """Says where two records of a run's cost differ, argument by argument; empty if nowhere.
 
     Args:
-        left: What has an ``event``, a ``neighboring_relation`` and ``output_attributes``.
+        left: What has a ``run``, with its event and relation, and ``output_attributes``.
         right: The like.
     """
     differences = []
-    if left.event != right.event:
-        left_value, right_value = in_words(left.event), in_words(right.event)
+    if left.run.event != right.run.event:
+        left_value, right_value = in_words(left.run.event), in_words(right.run.event)
         if left_value == right_value:  # They differ in what the words leave out.
-            left_value, right_value = repr(left.event), repr(right.event)
+            left_value, right_value = repr(left.run.event), repr(right.run.event)
         differences.append(f"run is {left_value} here and {right_value} there")
-    for name in ("neighboring_relation", "output_attributes"):
-        left_value, right_value = getattr(left, name), getattr(right, name)
+    relations = (left.run.neighboring_relation, right.run.neighboring_relation)
+    names = (left.output_attributes, right.output_attributes)
+    for name, (left_value, right_value) in (
+        ("neighboring_relation", relations),
+        ("output_attributes", names),
+    ):
         if left_value != right_value:
             differences.append(f"{name} is {left_value!r} here and {right_value!r} there")
     return "; ".join(differences)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Literal
 
 from optuna.distributions import BaseDistribution
 
@@ -19,6 +20,9 @@ from optuna_dp.private_selection.slot_strategy import (
 from optuna_dp.private_selection.trial_counts.base import TrialCount
 from optuna_dp.protocol.slots import SlotSampler
 from optuna_dp.training.run_plan import RunPlan
+
+if TYPE_CHECKING:
+    from dp_accounting import dp_event
 
 _DEFAULTS = AdaptiveDensity()
 
@@ -79,14 +83,22 @@ class DPHyPOSampler(SlotSampler):
             :class:`~optuna_dp.adaptive_selection.densities.informed.FixedCandidates`, need
             ``search_space``. It costs nothing, where learning within density bounds does: what
             is known without the data belongs here (``docs/explanation/searches.md``).
-        run: What each run is, if the study is to know it: :func:`optuna_dp.fidelity` grants it to
-            the trials, and neither the callback nor the release has to be told what a run costs.
-            None (the default): the callback or the release is given the event of one run.
+        run: What each run is, a :class:`optuna_dp.RunPlan`: :func:`optuna_dp.fidelity` grants it
+            to the trials. Or the event of one whole run, training and scoring, for any other
+            training; see :func:`optuna_dp.dp_sgd` and :func:`optuna_dp.compose`. What an event
+            says is your word, and ``release`` asks how you know it (``vouched=``). Without it
+            (None) the :class:`optuna_dp.PrivacyCallback` has to be told.
+        neighboring_relation: The relation under which an event of training and scoring is read:
+            ``"add_or_remove_one"`` (None) or ``"replace_one"``. A plan of a run has its own.
+        output_attributes: User attributes of a trial that are part of the run's private output
+            (for example a calibrated threshold), are charged for by ``run``, and may be released
+            with the winner.
         seed: Makes the study repeatable, for simulations. It cannot be released then.
 
     Raises:
         InvalidArgumentError: If an argument is not allowed; when called, if the study has several
             directions.
+        UnsupportedEventError: If no accountant supports ``run``.
         PlanError: When called in a study of another design or with enqueued trials.
         ProjectionError: When called, if every solver of a :class:`~optuna_dp.ConvexProjection`
             fails. The study cannot be released then.
@@ -116,7 +128,9 @@ class DPHyPOSampler(SlotSampler):
         surrogate: ScoreModel | None = None,
         candidates: int = _DEFAULTS.candidates,
         prior: Prior | None = None,
-        run: RunPlan | None = None,
+        run: RunPlan | dp_event.DpEvent | None = None,
+        neighboring_relation: str | None = None,
+        output_attributes: Sequence[str] = (),
         seed: int | None = None,
     ) -> None:
         density = AdaptiveDensity(
@@ -136,6 +150,8 @@ class DPHyPOSampler(SlotSampler):
                 trials=trials,
                 prior=prior,
                 run=run,
+                neighboring_relation=neighboring_relation,
+                output_attributes=output_attributes,
                 seed=seed,
                 adaptive=BoundedDraws(
                     density,

@@ -22,12 +22,12 @@ from optuna.trial import FrozenTrial, TrialState
 from optuna_dp.budget.last_runs import FAILED, GIVEN_UP, end_of
 from optuna_dp.budget.released_ranges import released_ranges
 from optuna_dp.budget.settings import BudgetSettings
-from optuna_dp.errors import InvalidArgumentError, ReleaseRefusedError
+from optuna_dp.errors import ReleaseRefusedError
 from optuna_dp.evidence.conduct import VOUCH, check_at_once, checked_vouched
 from optuna_dp.evidence.drawn_ranges import times_drawn
 from optuna_dp.evidence.preparation import person_of
 from optuna_dp.evidence.procedure import Asked, Outcome, Procedure
-from optuna_dp.evidence.run_record import RunRecord
+from optuna_dp.evidence.run_record import RunRecord, StatedRun
 from optuna_dp.evidence.slot_records import NEW_STUDY
 from optuna_dp.preparation.range_query import RangeQuery
 from optuna_dp.protocol.entries import BEYOND, DRAW
@@ -71,35 +71,29 @@ class Budget(Procedure):
 
     # What it costs.
 
-    def own_record(self) -> RunRecord | None:
+    def own_record(self) -> RunRecord:
+        """See :class:`Procedure`; of all runs together."""
         plan = self.settings.plan
-        return RunRecord.checked(plan.event, plan.delta, plan.neighboring_relation, ())
+        return RunRecord(StatedRun(plan.event, plan.neighboring_relation), self.output_attributes)
 
-    def run(self, run: Any) -> Any:
-        """See :class:`Procedure`; the event follows from the plan."""
-        if run is not None:
-            raise InvalidArgumentError(
-                "run", run, "the study's plan already says what runs cost", "Leave it out."
-            )
-        return self.settings.plan.event
+    @property
+    def output_attributes(self) -> tuple[str, ...]:
+        """See :class:`Procedure`."""
+        return self.settings.output_attributes
+
+    @property
+    def delta(self) -> float:
+        """See :class:`Procedure`; the plan's."""
+        return self.settings.plan.delta
 
     @property
     def ranges(self) -> RangeQuery | None:
         """See :class:`Procedure`."""
         return self.settings.plan.ranges
 
-    def guarantee(self, record: RunRecord) -> Guarantee:
-        plan = self.settings.plan
-        if record.neighboring_relation != plan.neighboring_relation:
-            raise ReleaseRefusedError(
-                f"Its plan was made for neighboring_relation={plan.neighboring_relation!r}, not "
-                f"for {record.neighboring_relation!r}.",
-                fix="Leave out neighboring_relation.",
-            )
-        return plan.guarantee
-
-    def each_run(self, record: RunRecord, number: int) -> Any:
-        return self.settings.fidelity_of(number).event
+    def guarantee(self) -> Guarantee:
+        """See :class:`Procedure`."""
+        return self.settings.plan.guarantee
 
     # What its studies have to show.
 
@@ -145,13 +139,11 @@ class Budget(Procedure):
         """See :class:`Procedure`."""
         return self.settings.fidelity_of(number)
 
-    def check_spending(self, trial: FrozenTrial, record: RunRecord) -> None:
+    def check_spending(self, trial: FrozenTrial) -> None:
         """Refuses what the release would refuse later, as soon as a run has ended."""
-        check_at_once(trial, self.granted(trial.number), record.output_attributes)
+        check_at_once(trial, self.granted(trial.number), self.output_attributes)
 
-    def _spending(
-        self, runs: Sequence[FrozenTrial], record: RunRecord, vouched: str | None
-    ) -> dict[str, Any]:
+    def _spending(self, runs: Sequence[FrozenTrial], vouched: str | None) -> dict[str, Any]:
         """Returns what is known of what runs did, as JSON; refuses what nobody vouches for."""
         checked_vouched(vouched)
         is_vouched, judgements = False, []
@@ -159,7 +151,7 @@ class Budget(Procedure):
             if not has_output(trial):
                 continue  # It failed and shows no number.
             way_out = _GIVE_UP if trial is runs[-1] else NEW_STUDY
-            judgement = judge(trial, self.granted(trial.number), record.output_attributes)
+            judgement = judge(trial, self.granted(trial.number), self.output_attributes)
             if judgement.refusal is not None:
                 raise ReleaseRefusedError(
                     judgement.refusal, trial_number=trial.number, fix=way_out
@@ -218,7 +210,7 @@ class Budget(Procedure):
 
     # What is released.
 
-    def outcome(self, evidence: Evidence, record: RunRecord, request: Asked) -> Outcome:
+    def outcome(self, evidence: Evidence, request: Asked) -> Outcome:
         """See :class:`Procedure`; the last run, and all that is charged for of the pilots."""
         self.refuse_lost(request)
         settings, runs = self.settings, [run.trial for run in evidence.runs]
@@ -227,7 +219,7 @@ class Budget(Procedure):
         last_run = runs[-1]
         if last_run.number < settings.pilots:
             raise ReleaseRefusedError("No last run has ended.", fix="Call study.optimize again.")
-        spending = self._spending(runs, record, request.vouched)
+        spending = self._spending(runs, request.vouched)
         values = output(last_run) if settings.scores_last_run else None
         failure = GIVEN_UP if request.give_up_last_run else FAILED
         remarks = [failure] if output(last_run) is None else []

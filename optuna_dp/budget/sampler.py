@@ -69,6 +69,9 @@ class BudgetSampler(SlotSampler):
         pilot_batch_size: Pilots of the first rung per batch, at least 1. A pilot sees the
             completed batches before its own; the number of workers keeps all of them busy. The
             default proposer's random pilots and the higher rungs run side by side in any case.
+        output_attributes: User attributes of a trial that are part of a run's private output (for
+            example a calibrated threshold), are charged for by the plan
+            (``plan_budget(run=...)``), and may be released with the last run.
         seed: Makes what is drawn here repeatable (with the default proposer). That is harmless, as
             long as the training's own noise has no seed.
 
@@ -106,6 +109,7 @@ class BudgetSampler(SlotSampler):
         candidates: Sequence[Mapping[str, Any]] | None = None,
         choose: Choose | None = None,
         pilot_batch_size: int = 1,
+        output_attributes: Sequence[str] = (),
         seed: int | None = None,
     ) -> None:
         super().__init__(
@@ -117,6 +121,7 @@ class BudgetSampler(SlotSampler):
                 candidates=candidates,
                 choose=choose,
                 pilot_batch_size=pilot_batch_size,
+                output_attributes=output_attributes,
                 seed=seed,
             )
         )

@@ -30,6 +30,7 @@ class BudgetSettings(Record):
             name of the user's function.
         search_space: Distributions by parameter name as Optuna's JSON; None is define-by-run.
         candidates: The short list that the sampler was given, pilot by pilot; None without one.
+        output_attributes: User attributes of a trial that are part of a run's private output.
     """
 
     described_as: ClassVar[str] = "The record of the settings in the study's plan"
@@ -43,6 +44,7 @@ class BudgetSettings(Record):
     candidates: tuple[dict[str, Any], ...] | None = field(
         default=None, metadata=stored(optional=True)
     )
+    output_attributes: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         for name, size in (("first", self.first_batch), ("pilot", self.pilot_batch_size)):

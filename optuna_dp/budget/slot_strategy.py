@@ -39,6 +39,7 @@ from optuna_dp.budget.plan import BudgetPlan
 from optuna_dp.budget.settings import PROCEDURE, BudgetSettings
 from optuna_dp.errors import InvalidArgumentError, PlanError
 from optuna_dp.evidence.conduct import CONDUCT, UNSHOWN, ConductWatch
+from optuna_dp.evidence.run_record import attribute_names
 from optuna_dp.models.listed import Listed
 from optuna_dp.models.space import check_space
 from optuna_dp.protocol import entropy
@@ -119,6 +120,7 @@ class BudgetStrategy(SlotStrategy):
         candidates: Sequence[Mapping[str, Any]] | None,
         choose: Choose | None,
         pilot_batch_size: int,
+        output_attributes: Sequence[str],
         seed: int | None,
     ) -> None:
         super().__init__(sampler_name, search_space, seed)
@@ -161,6 +163,7 @@ class BudgetStrategy(SlotStrategy):
             choose=_name_of(self._choose),
             search_space=self.recorded_space(),
             candidates=None if listed is None else listed.points,
+            output_attributes=attribute_names(output_attributes),
         )
         self._pilots = plan.pilots
         self._conduct = ConductWatch()
@@ -178,8 +181,11 @@ class BudgetStrategy(SlotStrategy):
         return self._pilots + self._budget.paid
 
     def public_settings(self) -> dict[str, Any]:
-        """Returns the plan and the names of the search space."""
-        return {"plan": self._budget.plan, **super().public_settings()}
+        """Returns the plan and the names of the search space and of attributes."""
+        settings = {"plan": self._budget.plan, **super().public_settings()}
+        if self._budget.output_attributes:
+            settings["output_attributes"] = list(self._budget.output_attributes)
+        return settings
 
     # Who may run, and when.
 
@@ -285,7 +291,9 @@ class BudgetStrategy(SlotStrategy):
 
     def after_start(self, slot: Slot) -> None:
         """Warns once of an earlier run that a release would refuse."""
-        warning = self._conduct.at_start(slot.study, self._budget.fidelity_of)
+        warning = self._conduct.at_start(
+            slot.study, self._budget.fidelity_of, self._budget.output_attributes
+        )
         if warning:
             self.warn_once(warning, about=CONDUCT)
 

@@ -121,8 +121,8 @@ def release(
 ) -> None:
     """Release the result of a finished study.
 
-    Prints the chosen hyperparameters, the score and the privacy statement. A budget plan knows the
-    cost of its runs; in other studies PrivacyCallback must have recorded it.
+    Prints the chosen hyperparameters, the score and the privacy statement. What a run costs stands
+    in the study's plan, where the sampler put it (run=).
 
     Example: optuna-dp release sqlite:///curator.db digits --json > release.json
     """

@@ -61,12 +61,12 @@ def annotate(study: Study, *, attack: bool = True) -> None:
           what it would have given before. No private choice is made.
 
     Args:
-        study: A study of one of optuna-dp's samplers; where runs are private, its
-            :class:`~optuna_dp.PrivacyCallback` must have recorded what a run costs.
+        study: A study of one of optuna-dp's samplers, which was told what a run costs.
         attack: Whether to look for attacks, most of the work (some seconds).
 
     Raises:
-        PlanError: If the study has no plan, or what a run costs is not recorded.
+        PlanError: If the study has no plan.
+        ReleaseRefusedError: If nobody said what a run costs.
         MissingExtraError: If Optuna Dashboard or plotly is not installed.
     """
     board = _board()
@@ -86,9 +86,8 @@ class DashboardCallback:
     seconds more because it looks for attacks. Storages in memory are left alone: they have no
     readers but this process.
 
-    Give it after :class:`optuna_dp.PrivacyCallback`, which records what a run costs. In studies
-    of :class:`optuna_dp.ProposeTestSampler` and :class:`optuna_dp.NoisyMaxSampler`, whose plan
-    has the whole cost, it needs no other callback.
+    Give it after :class:`optuna_dp.PrivacyCallback`, if that is told what a run costs and not the
+    sampler. Otherwise it needs no other callback.
 
     Guarantees:
         * It never ends a study: what cannot be drawn is logged as a warning.

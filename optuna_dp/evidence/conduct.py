@@ -11,8 +11,7 @@ from optuna.trial import FrozenTrial, TrialState
 
 from optuna_dp.errors import InvalidArgumentError, ReleaseRefusedError
 from optuna_dp.evidence.preparation import person_of
-from optuna_dp.evidence.run_record import run_records
-from optuna_dp.protocol.entries import stored_trial, study_attributes
+from optuna_dp.protocol.entries import stored_trial
 from optuna_dp.protocol.records import trial_at
 from optuna_dp.training.judgement import NOT_CHECKED, WORDS, RunJudgement, has_output, judge
 from optuna_dp.training.prepared import AS_GIVEN
@@ -42,8 +41,8 @@ _NOT_COMPARED = (
     "study unless you vouch for it, release(study, vouched='...')."
 )
 STATED_ONLY = (
-    "The sampler was not told what a run is (run=), so release() will ask how you know what a run "
-    "costs: release(study, vouched='...'). The statement prints your words."
+    "The sampler was given no plan of a run (run=RunPlan(...)), so release() will ask how you "
+    "know what a run costs: release(study, vouched='...'). The statement prints your words."
 )
 
 
@@ -56,8 +55,7 @@ def checked_vouched(vouched: Any) -> None:
 class ConductWatch:
     """What one sampler has seen of its runs, to warn of what a release would refuse.
 
-    A sampler warns and goes on, because the curator may still name an attribute at the release, or
-    vouch for a run. A callback knows the attributes that it names, and refuses
+    A sampler warns and goes on, because the curator may still vouch for a run. A callback refuses
     (:func:`check_at_once`). So what a run shows beyond its plan is looked at when the next trial
     starts: after the callback, and before more is spent.
     """
@@ -103,7 +101,12 @@ class ConductWatch:
             return ""
         return _NOT_COMPARED.format(reason=judgement.not_compared)
 
-    def at_start(self, study: Study, run_of: Callable[[int], Fidelity]) -> str:
+    def at_start(
+        self,
+        study: Study,
+        run_of: Callable[[int], Fidelity],
+        output_attributes: tuple[str, ...],
+    ) -> str:
         """Returns a warning of a run that a release would refuse; empty if there is none.
 
         For samplers, when a trial starts. Says it of one run only: how often it is said may tell
@@ -112,16 +115,15 @@ class ConductWatch:
         Args:
             study: The study.
             run_of: Returns what the trial of a number was granted.
+            output_attributes: User attributes that are part of what the plan charges for.
         """
         numbers = [n for name, n in self._doubted if name == study.study_name]
         if not numbers:
             return ""
         self._doubted = [entry for entry in self._doubted if entry[0] != study.study_name]
-        records = run_records(study_attributes(study))
-        names = tuple(name for record in records for name in record.output_attributes)
         for number in numbers:
             trial = trial_at(study, number)
-            reason, fix = _against(judge(trial, run_of(number), names))
+            reason, fix = _against(judge(trial, run_of(number), output_attributes))
             if reason is not None:
                 return f"release() will refuse this study as it is. In a run, {reason} {fix}"
         return ""

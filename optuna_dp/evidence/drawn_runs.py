@@ -19,7 +19,6 @@ from optuna.trial import FrozenTrial, TrialState
 
 from optuna_dp.errors import InvalidArgumentError, ReleaseRefusedError
 from optuna_dp.evidence.procedure import Asked, Outcome, Procedure
-from optuna_dp.evidence.run_record import RunRecord
 from optuna_dp.evidence.runs import Evidence
 from optuna_dp.evidence.slot_records import NEW_STUDY
 from optuna_dp.protocol.drawn_slots import draw_alone, may_agree
@@ -97,7 +96,7 @@ class DrawnRuns(Procedure):
         """See :class:`Procedure`."""
         check_distributions(runs)
 
-    def outcome(self, evidence: Evidence, record: RunRecord, request: Asked) -> Outcome:
+    def outcome(self, evidence: Evidence, request: Asked) -> Outcome:
         """See :class:`Procedure`; one trial, or none, and nothing besides."""
         for name in ("vouched", "give_up_last_run"):
             if (value := getattr(request, name)) not in (None, False):

@@ -79,9 +79,9 @@ def fidelity(trial: Trial | Any) -> Fidelity:
     if planned_run is None:
         raise PlanError(
             f"The study's {plan.design.sampler} does not know what a run is, so fidelity cannot "
-            f"say what a trial may spend. Give it one: {plan.design.sampler}("
-            "run=optuna_dp.RunPlan(...)). Or make a budget: "
-            "BudgetSampler(plan_budget(...))."
+            "say what a trial may spend: an event says what a run costs, not its noise and steps. "
+            f"Give it the plan of one: {plan.design.sampler}(run=optuna_dp.RunPlan(...)). Or make "
+            "a budget: BudgetSampler(plan_budget(...))."
         )
     run = replace(planned_run, trial=trial)
     if noted(frozen, ASKED) is None:

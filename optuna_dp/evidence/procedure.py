@@ -75,25 +75,36 @@ class Procedure(ABC):
     # What it costs.
 
     @abstractmethod
-    def guarantee(self, record: RunRecord) -> Guarantee:
-        """Returns the guarantee of the whole procedure, a function of public things."""
+    def guarantee(self) -> Guarantee:
+        """Returns the guarantee of the whole procedure, a function of its design."""
 
-    def run(self, run: Any) -> Any:
-        """Returns the event from which the guarantee is made; ``run`` is what the caller gave."""
-        return run
+    @property
+    def knows_cost(self) -> bool:
+        """Whether the design says what a run costs, so that nobody else has to."""
+        return True
 
-    def own_record(self) -> RunRecord | None:
-        """Returns what runs cost, where the plan says it; None where the caller has to."""
-        return None
+    @abstractmethod
+    def own_record(self) -> RunRecord:
+        """Returns what the design charges for, as one event; only if it :attr:`knows_cost`."""
+
+    def told(self, record: RunRecord) -> Procedure:
+        """Returns this procedure, with a run's cost where its design leaves it open."""
+        return self
+
+    @property
+    def output_attributes(self) -> tuple[str, ...]:
+        """User attributes of a trial that are part of what is charged for."""
+        return ()
+
+    @property
+    def delta(self) -> float:
+        """The delta at which epsilon is shown, unless somebody asks for another."""
+        return 1e-5
 
     @property
     def ranges(self) -> RangeQuery | None:
         """How ranges of columns are drawn with noise; None if the plan does not pay for it."""
         return None
-
-    def each_run(self, record: RunRecord, number: int) -> Any:
-        """Returns the event of the run in one slot, if it were published."""
-        return record.event
 
     def granted(self, number: int) -> Fidelity | None:
         """Returns what the run of a trial may spend; None if the plan does not say it."""
@@ -135,7 +146,7 @@ class Procedure(ABC):
         """Refuses a study for what its runs show together."""
         return
 
-    def check_spending(self, trial: FrozenTrial, record: RunRecord) -> None:
+    def check_spending(self, trial: FrozenTrial) -> None:
         """Refuses a run that shows more than is charged for, as far as a study can tell."""
         return
 
@@ -150,14 +161,14 @@ class Procedure(ABC):
         """Returns what the curator should know of the runs so far; empty if there is nothing."""
         return ""
 
-    def check_outputs(self, attributes: Any, store: Any) -> None:
-        """Refuses outputs of the winner that may not be released; both are what release() got."""
+    def check_outputs(self, store: Any) -> None:
+        """Refuses an artifact of the winner that may not be released; ``store`` is release's."""
         return
 
     # What is released.
 
     @abstractmethod
-    def outcome(self, evidence: Evidence, record: RunRecord, request: Asked) -> Outcome:
+    def outcome(self, evidence: Evidence, request: Asked) -> Outcome:
         """Returns what is released; refuses what nothing and nobody vouches for.
 
         A private choice that has not been made is made and recorded here, once, by any worker.

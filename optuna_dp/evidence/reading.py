@@ -6,7 +6,9 @@ before it is said that runs are still open.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
 from optuna.study import Study
 from optuna.trial import TrialState
@@ -14,6 +16,7 @@ from optuna.trial import TrialState
 from optuna_dp.errors import PlanError, ReleaseRefusedError, UnfinishedStudyError
 from optuna_dp.evidence.procedure import Procedure
 from optuna_dp.evidence.procedures import procedure_of
+from optuna_dp.evidence.run_record import ONE_COST, run_records
 from optuna_dp.evidence.runs import Evidence, Run
 from optuna_dp.evidence.slot_records import check_direction, slot_record, way_on
 from optuna_dp.protocol.plan import StudyPlan
@@ -96,6 +99,40 @@ def evidence_from(snapshot: StudySnapshot) -> Evidence:
     if reason:
         raise UnfinishedStudyError(reason, fix=way_on(snapshot.study))
     return Evidence(plan, tuple(runs), snapshot)
+
+
+def with_cost(procedure: Procedure, attributes: Mapping[str, Any]) -> Procedure:
+    """Returns a study's procedure with what a run costs, whoever said it.
+
+    Args:
+        procedure: The procedure of the study's plan.
+        attributes: The system attributes of the study, in which a callback may have said it.
+
+    Raises:
+        ReleaseRefusedError: If nobody said it, workers recorded different costs, or a record is
+            corrupted.
+    """
+    if procedure.knows_cost:
+        return procedure
+    records = run_records(attributes)
+    if not records:
+        raise ReleaseRefusedError(
+            "Nobody said what one run costs.",
+            fix=f"Give the sampler run=, as in {procedure.design.sampler}("
+            "run=optuna_dp.RunPlan(...)), in a new study. If the runs of this one are made, say "
+            "it now: study.optimize(objective, callbacks=[optuna_dp.PrivacyCallback(event)]). "
+            "It makes no further run.",
+        )
+    if len(records) > 1:
+        # Lazy: only the words of a refusal need it.
+        from optuna_dp.accounting.event_words import differences_of_runs
+
+        raise ReleaseRefusedError(
+            "Its workers recorded different costs of a run: "
+            f"{differences_of_runs(records[0], records[1])}.",
+            fix=f"Start a new study. {ONE_COST}",
+        )
+    return procedure.told(records[0])
 
 
 def _opened(snapshot: StudySnapshot) -> OpenedStudy:

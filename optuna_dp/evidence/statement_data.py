@@ -78,7 +78,6 @@ def statement_data(
         "version": VERSION,
         "protected": protected_by(guarantee, description),
         "protected_records": described_records or counts.protected,
-        "neighboring_relation": guarantee.neighboring_relation,
         "unit": guarantee.unit,
         "epsilon": finite(best),
         "delta": delta,

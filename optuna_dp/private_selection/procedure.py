@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from optuna_dp.errors import InvalidArgumentError, ReleaseRefusedError
+from optuna_dp.errors import ReleaseRefusedError
 from optuna_dp.evidence.conduct import check_at_once, checked_vouched, conduct_of_all
 from optuna_dp.evidence.drawn_runs import DrawnRuns
-from optuna_dp.evidence.run_record import RunRecord
+from optuna_dp.evidence.run_record import RunRecord, StatedRun
 from optuna_dp.evidence.slot_records import NEW_STUDY
 from optuna_dp.private_selection.failures import check_failures, is_unlikely_block
 from optuna_dp.private_selection.settings import SelectionSettings
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from optuna_dp.evidence.procedure import Asked, Outcome
     from optuna_dp.evidence.runs import Evidence
     from optuna_dp.training.fidelity import Fidelity
+    from optuna_dp.training.run_plan import RunPlan
 
 
 class PrivateSelection(DrawnRuns):
@@ -36,48 +37,66 @@ class PrivateSelection(DrawnRuns):
     @functools.cached_property
     def settings(self) -> SelectionSettings:
         """What the study's plan records."""
-        return SelectionSettings.from_json(self.design.settings)
+        return SelectionSettings.of(self.design)
 
-    def own_record(self) -> RunRecord | None:
-        """See :class:`Procedure`; the study knows it if its sampler was told what a run is."""
-        run = self.settings.run
-        if run is None:
-            return None
-        return RunRecord.checked(run.event, 1e-5, run.neighboring_relation, ())
+    @property
+    def knows_cost(self) -> bool:
+        """See :class:`Procedure`; the design does if the sampler was told."""
+        return self.settings.run is not None
 
-    def run(self, run: Any) -> Any:
+    def own_record(self) -> RunRecord:
+        """See :class:`Procedure`; of one run."""
+        run = self._run
+        return RunRecord(StatedRun(run.event, run.neighboring_relation), self.output_attributes)
+
+    def told(self, record: RunRecord) -> PrivateSelection:
         """See :class:`Procedure`."""
-        planned_run = self.settings.run
-        if planned_run is None:
-            return run
-        if run is not None:
-            raise InvalidArgumentError(
-                "run", run, "the study's plan already says what runs cost", "Leave it out."
-            )
-        return planned_run.event
+        if self.knows_cost:
+            return self
+        names = record.output_attributes
+        settings = replace(self.settings, run=record.run, output_attributes=names)
+        return PrivateSelection(replace(self.design, settings=settings.to_json()))
+
+    @property
+    def output_attributes(self) -> tuple[str, ...]:
+        """See :class:`Procedure`."""
+        return self.settings.output_attributes
+
+    @property
+    def _run(self) -> RunPlan | StatedRun:
+        """What each run is, or costs; refuses a design that does not say it."""
+        if self.settings.run is None:
+            raise ReleaseRefusedError("Its design does not say what one run costs.")
+        return self.settings.run
 
     def granted(self, number: int) -> Fidelity | None:
         """See :class:`Procedure`; all runs are alike."""
-        return None if self.settings.run is None else self.settings.run.fidelity
+        run = self.settings.plan_of_run
+        return None if run is None else run.fidelity
 
-    def check_spending(self, trial: FrozenTrial, record: RunRecord) -> None:
+    def check_spending(self, trial: FrozenTrial) -> None:
         """See :class:`Procedure`."""
         run = self.granted(trial.number)
         if run is not None:
-            check_at_once(trial, run, record.output_attributes)
+            check_at_once(trial, run, self.output_attributes)
 
-    def guarantee(self, record: RunRecord) -> Guarantee:
+    def guarantee(self) -> Guarantee:
+        """See :class:`Procedure`.
+
+        Raises:
+            ReleaseRefusedError: If the design does not say what one run costs.
+        """
         # Start-up time: the callback reads a design before anything is accounted for.
         from optuna_dp.private_selection.guarantee import selection_guarantee
 
-        settings = self.settings
+        settings, run = self.settings, self._run
         return selection_guarantee(
-            record.event,
+            run.event,
             settings.trials,
             density_bounds=settings.density_bounds,
             policy=settings.policy,
             startup_runs=settings.startup_runs or 0,
-            neighboring_relation=record.neighboring_relation,
+            neighboring_relation=run.neighboring_relation,
         )
 
     def check_run(self, trial: FrozenTrial, record: SlotRecord | None) -> None:
@@ -120,7 +139,7 @@ class PrivateSelection(DrawnRuns):
             "fails until then is spent, and release() will ask about these runs."
         )
 
-    def outcome(self, evidence: Evidence, record: RunRecord, request: Asked) -> Outcome:
+    def outcome(self, evidence: Evidence, request: Asked) -> Outcome:
         """See :class:`Procedure`; with ``failures="lost"``, the best of a known number of runs."""
         disclosed = check_failures(evidence, request.failures)
         run = self.granted(0)
@@ -130,15 +149,15 @@ class PrivateSelection(DrawnRuns):
             spending = conduct_of_all(
                 [entry.trial for entry in evidence.runs],
                 run,
-                record.output_attributes,
+                self.output_attributes,
                 request.vouched,
                 NEW_STUDY,
             )
-        outcome = super().outcome(evidence, record, replace(request, failures=None, vouched=None))
+        outcome = super().outcome(evidence, replace(request, failures=None, vouched=None))
         # Of the winner alone: what other runs did may tell how many there were.
         is_counted = run is not None and spending.get("score") != NOT_CHECKED
         if run is not None and outcome.trial is not None:
-            judgement = judge(outcome.trial, run, record.output_attributes)
+            judgement = judge(outcome.trial, run, self.output_attributes)
             size = judgement.scored_records if is_counted else None
             spending |= {} if size is None else {"scored_records": size}
             is_enforced = spending.get("training") == ENFORCED and judgement.step is not None
@@ -171,10 +190,10 @@ def _conduct_by_word(vouched: str | None) -> dict[str, Any]:
     checked_vouched(vouched)
     if vouched is None:
         raise ReleaseRefusedError(
-            "Nothing shows what its runs spent: the cost of a run was stated, and the sampler was "
-            "not told what a run is.",
+            "Nothing shows what its runs spent: the cost of a run was stated as an event, which "
+            "is your word.",
             fix="The study is intact: do not run it again, both would count. Say how you know "
             "what a run costs: release(study, vouched='...'). The statement prints your words. "
-            "The sampler of a new study can be told what a run is: run=optuna_dp.RunPlan(...).",
+            "Give the sampler of a new study a plan of a run: run=optuna_dp.RunPlan(...).",
         )
     return {"training": NOT_CHECKED, "vouched": vouched}

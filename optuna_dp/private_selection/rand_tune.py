@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
 from optuna.distributions import BaseDistribution
 
 from optuna_dp.models.prior import Prior
@@ -9,6 +12,9 @@ from optuna_dp.private_selection.slot_strategy import DEFAULT_TRIALS, SelectionS
 from optuna_dp.private_selection.trial_counts.base import TrialCount
 from optuna_dp.protocol.slots import SlotSampler
 from optuna_dp.training.run_plan import RunPlan
+
+if TYPE_CHECKING:
+    from dp_accounting import dp_event
 
 
 class RandTuneSampler(SlotSampler):
@@ -31,14 +37,22 @@ class RandTuneSampler(SlotSampler):
             :class:`optuna_dp.adaptive_selection.densities.informed.FixedCandidates` need
             ``search_space``. It costs nothing: what is known without the data, of models and
             features too, belongs here (``docs/explanation/searches.md``).
-        run: What each run is, if the study is to know it: :func:`optuna_dp.fidelity` grants it to
-            the trials, and neither the callback nor the release has to be told what a run costs.
-            None (the default): the callback or the release is given the event of one run.
+        run: What each run is, a :class:`optuna_dp.RunPlan`: :func:`optuna_dp.fidelity` grants it
+            to the trials. Or the event of one whole run, training and scoring, for any other
+            training; see :func:`optuna_dp.dp_sgd` and :func:`optuna_dp.compose`. What an event
+            says is your word, and ``release`` asks how you know it (``vouched=``). Without it
+            (None) the :class:`optuna_dp.PrivacyCallback` has to be told.
+        neighboring_relation: The relation under which an event of training and scoring is read:
+            ``"add_or_remove_one"`` (None) or ``"replace_one"``. A plan of a run has its own.
+        output_attributes: User attributes of a trial that are part of the run's private output
+            (for example a calibrated threshold), are charged for by ``run``, and may be released
+            with the winner.
         seed: Makes the study repeatable, for simulations. It cannot be released then.
 
     Raises:
         InvalidArgumentError: If an argument is not allowed; when called, if the study has several
             directions.
+        UnsupportedEventError: If no accountant supports ``run``.
         PlanError: When called in a study of another design or with enqueued trials.
 
     Example:
@@ -53,10 +67,21 @@ class RandTuneSampler(SlotSampler):
         *,
         trials: TrialCount = DEFAULT_TRIALS,
         prior: Prior | None = None,
-        run: RunPlan | None = None,
+        run: RunPlan | dp_event.DpEvent | None = None,
+        neighboring_relation: str | None = None,
+        output_attributes: Sequence[str] = (),
         seed: int | None = None,
     ) -> None:
         name = type(self).__name__
         super().__init__(
-            SelectionStrategy(name, search_space, trials=trials, prior=prior, run=run, seed=seed)
+            SelectionStrategy(
+                name,
+                search_space,
+                trials=trials,
+                prior=prior,
+                run=run,
+                neighboring_relation=neighboring_relation,
+                output_attributes=output_attributes,
+                seed=seed,
+            )
         )

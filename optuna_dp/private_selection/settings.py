@@ -2,17 +2,28 @@
 
 from __future__ import annotations
 
+import functools
+import json
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal
 
 from optuna_dp.errors import InvalidArgumentError
+from optuna_dp.evidence.run_record import StatedRun
 from optuna_dp.json_records import Record, plain, stored
 from optuna_dp.private_selection.trial_counts.base import TrialCount
+from optuna_dp.protocol.plan import Design, canonical_json
 from optuna_dp.training.run_plan import RunPlan
 from optuna_dp.validation import density_bounds as checked_density_bounds
 
 PROCEDURE = "private_selection"
 Schedule = Literal["independent", "batch", "any"]
+
+
+def _run(record: Any) -> RunPlan | StatedRun:
+    """Reads what a run is: its event alone, or its plan."""
+    if isinstance(record, dict) and "event" in record:
+        return StatedRun.from_json(record)
+    return RunPlan.from_json(record)
 
 
 @dataclass(frozen=True)
@@ -30,7 +41,8 @@ class SelectionSettings(Record):
         search: How the density is made (surrogate, projection, ...), JSON values.
         startup_runs: How many runs, the first ones, are drawn from the prior whatever is known;
             None if nothing is promised.
-        run: What each run is; None if the study was not told.
+        run: What each run is, or its event alone; None if the sampler was not told.
+        output_attributes: User attributes of a trial that are part of the run's private output.
     """
 
     described_as: ClassVar[str] = "The record of the settings in the study's plan"
@@ -43,7 +55,10 @@ class SelectionSettings(Record):
     prior: dict[str, Any] = field(default_factory=lambda: {"prior": "uniform"})
     search: dict[str, Any] = field(default_factory=dict)
     startup_runs: int | None = field(default=None, metadata=stored(optional=True))
-    run: RunPlan | None = field(default=None, metadata=stored(optional=True, write=plain))
+    run: RunPlan | StatedRun | None = field(
+        default=None, metadata=stored(optional=True, write=plain, read=_run)
+    )
+    output_attributes: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if self.startup_runs is not None and (self.startup_runs < 1 or self.schedule != "batch"):
@@ -53,6 +68,20 @@ class SelectionSettings(Record):
                 "density_bounds", self.density_bounds, "either both are 1 or neither is"
             )
 
+    @staticmethod
+    def of(design: Design) -> SelectionSettings:
+        """Returns the settings in a design; the same object for equal ones.
+
+        Raises:
+            PlanError: If they are corrupted.
+        """
+        return _read(canonical_json(design.settings))
+
+    @property
+    def plan_of_run(self) -> RunPlan | None:
+        """What trials may be granted; None if no more than an event was stated."""
+        return self.run if isinstance(self.run, RunPlan) else None
+
     @property
     def policy(self) -> str:
         """Which analysis applies: what the density may depend on.
@@ -61,3 +90,9 @@ class SelectionSettings(Record):
         covers; only the analysis that lets it depend on the data directly holds then.
         """
         return "data" if self.schedule == "any" else "history"
+
+
+@functools.lru_cache(maxsize=8)
+def _read(text: str) -> SelectionSettings:
+    # An event is judged when it is read, and the callback reads it after every run.
+    return SelectionSettings.from_json(json.loads(text))

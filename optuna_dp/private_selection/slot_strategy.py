@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 from optuna.distributions import BaseDistribution
@@ -12,6 +12,7 @@ from optuna.trial import TrialState
 
 from optuna_dp.errors import InvalidArgumentError
 from optuna_dp.evidence.conduct import CONDUCT, STATED_ONLY, UNSHOWN, ConductWatch
+from optuna_dp.evidence.run_record import StatedRun, attribute_names
 from optuna_dp.models.prior import Prior, UniformPrior
 from optuna_dp.models.space import check_space
 from optuna_dp.private_selection.settings import PROCEDURE, SelectionSettings
@@ -22,7 +23,11 @@ from optuna_dp.protocol.drawn_slots import refuse_given_by_hand, value_from_prio
 from optuna_dp.protocol.draws import Space
 from optuna_dp.protocol.records import own_slot
 from optuna_dp.protocol.slot_strategy import JointDraw, Slot, SlotStrategy
+from optuna_dp.training.fidelity import Fidelity
 from optuna_dp.training.run_plan import RunPlan
+
+if TYPE_CHECKING:
+    from dp_accounting import dp_event
 
 DEFAULT_TRIALS = Geometric(mean=20)
 
@@ -57,7 +62,9 @@ class SelectionStrategy(SlotStrategy):
         search_space: Distributions by parameter name, or None.
         trials: The distribution of the number of runs.
         prior: None is Optuna's own uniform distribution.
-        run: What each run is, or None.
+        run: What each run is, or the event of one, or None.
+        neighboring_relation: How an event is read.
+        output_attributes: User attributes of a trial that are part of the run's private output.
         seed: Makes all draws repeatable; None for a study that may be released.
         adaptive: Draws the runs after the first few; None draws all from the prior.
     """
@@ -71,22 +78,23 @@ class SelectionStrategy(SlotStrategy):
         *,
         trials: TrialCount,
         prior: Prior | None,
-        run: RunPlan | None,
+        run: RunPlan | dp_event.DpEvent | None,
+        neighboring_relation: str | None,
+        output_attributes: Sequence[str],
         seed: int | None,
         adaptive: AdaptiveDraws | None = None,
     ) -> None:
         super().__init__(sampler_name, search_space, seed)
         warn_of_seed(sampler_name, self.seed, stacklevel=3)  # Where the sampler is made.
-        if run is not None and not isinstance(run, RunPlan):
+        self._run = _checked_run(run, neighboring_relation)
+        self._output_attributes = attribute_names(output_attributes)
+        if self._output_attributes and run is None:
             raise InvalidArgumentError(
-                "run",
-                run,
-                "it must be the plan of one run",
-                "For example optuna_dp.RunPlan(records=20_000, batch_size=256, steps=150, "
-                "noise_multiplier=2.0, score_noise_multiplier=20.0). An event is given to "
-                "PrivacyCallback(event).",
+                "output_attributes",
+                output_attributes,
+                "they are charged for by the cost of a run, and run= does not say it",
+                "Give run= too.",
             )
-        self._run = run
         self._conduct = ConductWatch()
         if not isinstance(trials, TrialCount):
             raise InvalidArgumentError(
@@ -128,6 +136,7 @@ class SelectionStrategy(SlotStrategy):
             search_space=self.recorded_space(),
             prior=self._prior.fingerprint(space),
             run=self._run,
+            output_attributes=self._output_attributes,
             **({} if self._adaptive is None else self._adaptive.recorded_settings(space)),
         )
 
@@ -142,6 +151,8 @@ class SelectionStrategy(SlotStrategy):
             settings["prior"] = type(self._prior).__name__
         if self._run is not None:
             settings["run"] = self._run
+        if self._output_attributes:
+            settings["output_attributes"] = list(self._output_attributes)
         return settings if self._adaptive is None else settings | self._adaptive.public_settings()
 
     # Who may run.
@@ -162,10 +173,10 @@ class SelectionStrategy(SlotStrategy):
 
     def after_start(self, slot: Slot) -> None:
         """Warns once of an earlier run that a release would refuse."""
-        run = self._run
+        run = self._granted
         if run is None:
             return
-        warning = self._conduct.at_start(slot.study, lambda number: run.fidelity)
+        warning = self._conduct.at_start(slot.study, lambda number: run, self._output_attributes)
         if warning:
             self.warn_once(warning, about=CONDUCT)
 
@@ -210,12 +221,36 @@ class SelectionStrategy(SlotStrategy):
     def after_trial(self, slot: Slot, state: TrialState, values: Sequence[float] | None) -> None:
         """Warns once of runs whose cost or score nothing compares with the plan."""
         study, trial = slot.study, slot.trial
-        run = None if self._run is None or own_slot(trial) is None else self._run.fidelity
+        is_own = own_slot(trial) is not None
+        run = self._granted if is_own else None
         warning = self._conduct.at_end(study, trial, state, values, run)
         if warning:
             self.warn_once(warning, about=UNSHOWN)
-        if self._run is None and own_slot(trial) is not None:
+        if is_own and run is None:
             self.warn_once(STATED_ONLY)
+
+    @property
+    def _granted(self) -> Fidelity | None:
+        """What each run is granted; None if no more than its cost is known."""
+        return self._run.fidelity if isinstance(self._run, RunPlan) else None
+
+
+def _checked_run(
+    run: RunPlan | dp_event.DpEvent | None, neighboring_relation: str | None
+) -> RunPlan | StatedRun | None:
+    """Returns what a run is, or what it costs; refuses a relation that nothing is read by."""
+    if run is not None and not isinstance(run, RunPlan):
+        return StatedRun.told(run, neighboring_relation)
+    if neighboring_relation is not None:
+        raise InvalidArgumentError(
+            "neighboring_relation",
+            neighboring_relation,
+            "it says how an event is read that is given as run="
+            if run is None
+            else f"the plan of a run has its own, {run.neighboring_relation!r}",
+            "Give run= an event." if run is None else "Leave it out.",
+        )
+    return run
 
 
 def checked_prior(prior: Prior | None) -> Prior:

@@ -108,10 +108,7 @@ class SelectionDescription(Description):
 
     def promises(self, design: Design, content: Mapping[str, Any]) -> tuple[Promise, ...]:
         """See :class:`Description`; those that the plan and its runs leave to a person."""
-        run, spending = (
-            SelectionSettings.from_json(design.settings).run,
-            content.get("spending", {}),
-        )
+        run, spending = SelectionSettings.of(design).plan_of_run, content.get("spending", {})
         return (
             what_a_run_is(spending, ("One run",)),
             *(
@@ -139,15 +136,15 @@ class SelectionDescription(Description):
 
     def record_counts(self, design: Design, spending: Mapping[str, Any]) -> RecordCounts:
         """See :class:`Description`."""
-        run = SelectionSettings.from_json(design.settings).run
+        run = SelectionSettings.of(design).plan_of_run
         if run is None:
             return RecordCounts()
         return RecordCounts(run.records, spending.get("scored_records"), run.score == "disjoint")
 
     def facts(self, design: Design, guarantee: Guarantee) -> list[Fact]:
         """See :class:`Description`."""
-        settings, run = SelectionSettings.from_json(design.settings), in_words(guarantee.event.run)
-        if settings.run is None:
+        settings, run = SelectionSettings.of(design), in_words(guarantee.event.run)
+        if settings.plan_of_run is None:
             text, status = f"not checked: the curator stated it: {run}", Status.NOT_CHECKED
         else:
             text, status = f"planned: {run}", Status.ENFORCED

@@ -37,7 +37,7 @@ beside a trial       what it holds                               who writes it
 ===================  ==========================================  ==================================
 of the study         what it holds                               who writes it
 ===================  ==========================================  ==================================
-``RUN_COSTS``        the event of a run, by its digest           the callback
+``RUN_COSTS``        a run's cost, if the plan does not say it   the callback
 ``CONFIRMED``        failed trials that never began, by number   ``recover``
 ``DESCRIPTION``      ``DataDescription``                         ``describe``
 ``RELEASED``         which plan was released                     ``release``

@@ -6,6 +6,7 @@ import logging
 import math
 import threading
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import optuna.logging
@@ -17,6 +18,8 @@ from optuna_dp.evidence.reading import OpenedStudy, open_study
 from optuna_dp.evidence.run_record import (
     ONE_COST,
     RunRecord,
+    StatedRun,
+    attribute_names,
     run_records,
     write_run_record,
 )
@@ -45,11 +48,10 @@ _ONE_COMPUTES = threading.Lock()  # Of threads that need the same epsilon.
 
 
 class PrivacyCallback:
-    """Records what a run costs, tracks the privacy loss, and stops the study at the secret T.
+    """Tracks the privacy loss, refuses early what ``release`` would, and stops at the secret T.
 
-    Give it to ``study.optimize(..., callbacks=[...])``. With it, ``release(study)`` needs no
-    ``run``. If the sampler was not told what a run is, the cost is your word, and ``release``
-    asks for ``vouched``. For a page in Optuna Dashboard add
+    Give it to ``study.optimize(..., callbacks=[...])``. It needs no argument, because the
+    sampler's plan says what a run costs. For a page in Optuna Dashboard add
     :class:`optuna_dp.dashboard.DashboardCallback` after it.
 
     After the first run and after the last one Optuna's own log shows one line with the privacy
@@ -58,36 +60,31 @@ class PrivacyCallback:
     all of it. None of it depends on the number of runs. A line for each run, with their count,
     goes to the ``optuna_dp`` logger at level DEBUG, the curator's own.
 
-    In a study of :class:`optuna_dp.ProposeTestSampler` or :class:`optuna_dp.NoisyMaxSampler` only
-    the choice costs, and the plan says how much: give it a ``PrivacyCallback()`` without ``run``.
-
     Args:
-        run: The event of one whole run, training and scoring; see :func:`optuna_dp.dp_sgd` and
-            :func:`optuna_dp.compose`. Left out for samplers whose plan says what is spent:
-            :class:`optuna_dp.BudgetSampler`, :class:`optuna_dp.ProposeTestSampler` and
-            :class:`optuna_dp.NoisyMaxSampler`.
+        run: Only for a sampler that was made without ``run=``, as in
+            ``optuna.create_study(sampler=odp.DPHyPOSampler())``: the event of one whole run, as
+            the sampler would have been told. It is recorded in the study, and the callback of
+            every worker has to be given the same.
         delta: The delta at which epsilon is shown, in (0, 1); by default the plan's, else 1e-5.
-        neighboring_relation: ``"add_or_remove_one"`` or ``"replace_one"``: the one relation under
-            which the events of training and scoring are all read; by default the plan's, else
-            ``"add_or_remove_one"``.
-        output_attributes: User attributes of a trial that are part of the run's private output
-            (for example a calibrated threshold) and may be released with the winner.
+        neighboring_relation: How ``run`` is read; as the sampler's.
+        output_attributes: What of a run's output ``run`` includes; as the sampler's.
 
     Raises:
         InvalidArgumentError: If an argument is not allowed.
         UnsupportedEventError: If no accountant supports ``run``.
-        PlanError: When called in a study of another sampler, or one in which another cost of a
-            run is recorded (by another worker's callback, or an earlier ``optimize``).
+        PlanError: When called in a study of another sampler, in one of which nobody said what a
+            run costs, or in one whose plan or record has another cost than ``run``.
         ReleaseRefusedError: When called after a trial for which ``release`` would refuse the
             study: it was enqueued, drawn by another sampler, from other ranges, and so on.
 
     Example:
         >>> import optuna, optuna_dp as odp
         >>> run = odp.dp_sgd(noise_multiplier=1.0, sample_rate=0.01, steps=100)
-        >>> study = optuna.create_study(sampler=odp.RandTuneSampler(trials=odp.Geometric(mean=3)))
+        >>> sampler = odp.RandTuneSampler(trials=odp.Geometric(mean=3), run=run)
+        >>> study = optuna.create_study(sampler=sampler)
         >>> study.optimize(
         ...     lambda trial: trial.suggest_float("x", 0, 1),
-        ...     callbacks=[callback := odp.PrivacyCallback(run)],
+        ...     callbacks=[callback := odp.PrivacyCallback()],
         ... )
         >>> round(callback.guarantee(study).epsilon(delta=1e-5), 2)
         0.88
@@ -99,45 +96,38 @@ class PrivacyCallback:
         *,
         delta: float | None = None,
         neighboring_relation: str | None = None,
-        output_attributes: Sequence[str] = (),
+        output_attributes: Sequence[str] | None = None,
     ) -> None:
         self._delta = None if delta is None else open_unit("delta", delta)
-        self._relation = neighboring_relation
-        self._output_attributes = output_attributes
-        # What runs cost, unless the study's plan says it.
-        self._stated = None if run is None else self._record_of(run, 1e-5, "add_or_remove_one")
+        self._stated = _stated(run, neighboring_relation, output_attributes)
         self._epsilons: dict[str, float] = {}  # By the design's fingerprint.
         self._said: set[tuple[str, str]] = set()  # By the plan's nonce: what was said of a study.
         # By the plan's nonce: how many runs, from the first on, were checked after they had ended.
         self._checked: dict[str, int] = {}
 
     def __repr__(self) -> str:
-        # Start-up time: workers make callbacks before any cost is computed.
-        from optuna_dp.accounting.event_words import in_words
-
         record = self._stated
         if record is None:
             return "PrivacyCallback(<what the study's plan charges for>)"
-        return (
-            f"PrivacyCallback(<{in_words(record.event)}>, delta={record.delta:g}, "
-            f"neighboring_relation={record.neighboring_relation!r}, "
-            f"output_attributes={list(record.output_attributes)!r})"
-        )
+        names = list(record.output_attributes)
+        return f"PrivacyCallback({record.run!r}, output_attributes={names!r})"
 
     def __call__(self, study: Study, trial: FrozenTrial) -> None:
         """Called by Optuna after each trial."""
         opened_study = _opened(study)
-        plan, procedure = opened_study.plan, opened_study.procedure
-        record = self._record_for(procedure)
-        snapshot = opened_study.snapshot
-        self._record_cost(study, snapshot.attributes, record, ran=trial.number < plan.slots)
+        plan, snapshot = opened_study.plan, opened_study.snapshot
+        procedure = self._with_cost(opened_study)
+        if self._stated is not None and not opened_study.procedure.knows_cost:
+            ran = trial.number < plan.slots
+            _record_cost(study, self._stated, snapshot.attributes, ran=ran)
+            opened_study = replace(opened_study, procedure=procedure)
         slots = below_number(snapshot.trials, plan.slots)
         open_runs = [number for number, slot in enumerate(slots) if not ended(slot)]
         first_open = open_runs[0] if open_runs else len(slots)
-        self._check(opened_study, trial, slots, first_open, record)
+        self._check(opened_study, trial, slots, first_open)
         ended_count = len(slots) - len(open_runs)
         is_over = ended_count == plan.slots
-        self._say(opened_study, record, ended_count, is_first=trial.number == 0, is_over=is_over)
+        self._say(opened_study, ended_count, is_first=trial.number == 0, is_over=is_over)
         self._warn(opened_study, slots)
         if is_over and is_in_optimize_loop(study):
             study.stop()
@@ -148,7 +138,6 @@ class PrivacyCallback:
         trial: FrozenTrial,
         slots: Sequence[FrozenTrial],
         first_open: int,
-        record: RunRecord,
     ) -> None:
         """Refuses what a release would refuse: now, and not when all runs have been charged for.
 
@@ -159,13 +148,12 @@ class PrivacyCallback:
         self._checked = {plan.nonce: first_open}
         if procedure.runs_among([trial], plan):
             procedure.check_run(trial, slot_record(trial, plan))
-            procedure.check_spending(trial, record)
+            procedure.check_spending(trial)
         procedure.check_beside(trial, slots)
 
     def _say(
         self,
         opened_study: OpenedStudy,
-        record: RunRecord,
         ended_count: int,
         *,
         is_first: bool,
@@ -177,7 +165,7 @@ class PrivacyCallback:
         there whatever the number of runs.
         """
         plan, procedure = opened_study.plan, opened_study.procedure
-        epsilon = self._epsilon(procedure, record)
+        epsilon, delta = self._epsilon(procedure), self._delta_for(procedure)
         text = "no finite epsilon" if math.isinf(epsilon) else f"epsilon {rounded_up(epsilon, 3)}"
         _logger.debug("%d of %d runs have ended: %s.", ended_count, plan.slots, text)
         logger = optuna.logging.get_logger(LOSS_LOGGER)
@@ -192,8 +180,8 @@ class PrivacyCallback:
         )
         for is_due, which in ((is_first, "A"), (is_over, "The last")):
             if is_due and self._is_new(plan, which):
-                renyi = renyi_in_words(procedure.guarantee(record), record.delta)
-                logger.info(words, which, text, record.delta, renyi)
+                renyi = renyi_in_words(procedure.guarantee(), delta)
+                logger.info(words, which, text, delta, renyi)
         # A description cannot change once the study is released.
         names = missing_facts(opened_study.snapshot.attributes) if is_over else []
         if names and self._is_new(plan, "missing facts"):
@@ -238,78 +226,112 @@ class PrivacyCallback:
 
         Raises:
             InvalidArgumentError: If ``study`` is not an Optuna study.
-            PlanError: If no run has begun yet, the study is one of another sampler, or another
-                cost of a run is recorded in it.
+            PlanError: If no run has begun yet, the study is one of another sampler, nobody said
+                what a run costs, or another cost stands in its plan or record.
         """
         if not isinstance(study, Study):
             raise InvalidArgumentError("study", study, "it must be an Optuna study")
-        opened = _opened(study)
-        procedure = opened.procedure
-        record = self._record_for(procedure)
-        _check_same_cost(record, run_records(opened.snapshot.attributes))
-        return procedure.guarantee(record)
+        opened_study = _opened(study)
+        procedure = self._with_cost(opened_study)
+        if self._stated is not None and not opened_study.procedure.knows_cost:
+            _check_same_cost(self._stated, run_records(opened_study.snapshot.attributes))
+        return procedure.guarantee()
 
-    def _record_of(self, run: Any, delta: float, relation: str) -> RunRecord:
-        """What runs cost, with these where the arguments leave something open."""
-        return RunRecord.checked(
-            run,
-            delta if self._delta is None else self._delta,
-            relation if self._relation is None else self._relation,
-            self._output_attributes,
-        )
+    def _with_cost(self, opened_study: OpenedStudy) -> Procedure:
+        """Returns a study's procedure with what a run costs: as its plan says, or this callback.
 
-    def _record_for(self, procedure: Procedure) -> RunRecord:
-        """What runs of a study cost: as its plan says, else as this callback does."""
-        plan_record = procedure.own_record()
-        if plan_record is not None and self._stated is not None:
+        Raises:
+            PlanError: If neither says it, or the two differ.
+        """
+        procedure, stated = opened_study.procedure, self._stated
+        if not procedure.knows_cost and stated is None:
             raise PlanError(
-                "The study's plan already says what runs cost. Give study.optimize a "
-                "PrivacyCallback() without a run."
+                "Nobody said what one run costs. Give the sampler run=, as in "
+                f"{procedure.design.sampler}(run=optuna_dp.RunPlan(...)). Of a study that has "
+                "begun, say it here: PrivacyCallback(event)."
+            )
+        if stated is None:
+            return procedure
+        if not procedure.knows_cost:
+            return procedure.told(stated)
+        planned = procedure.own_record()
+        if stated.digest != planned.digest:
+            # Start-up time: most workers agree.
+            from optuna_dp.accounting.event_words import differences_of_runs
+
+            raise PlanError(
+                "This PrivacyCallback states another cost of a run than the study's plan: "
+                f"{differences_of_runs(stated, planned)} (in the plan). Leave it out: "
+                "PrivacyCallback()."
                 if procedure.runs_are_private
                 else f"In a study of {procedure.design.sampler} only the choice costs, and the "
                 "study's plan says how much. Give study.optimize a PrivacyCallback() without a "
                 "run. Add the final training with release(study).with_training(event)."
             )
-        procedure.check_outputs(self._output_attributes, None)
-        if plan_record is None:
-            if self._stated is not None:
-                return self._stated
-            raise PlanError(
-                "The cost of one run is not known. Give study.optimize a PrivacyCallback(run), "
-                "for example with run=optuna_dp.dp_sgd(...). Or use "
-                "BudgetSampler(plan_budget(...)), whose plan knows the cost."
-            )
-        planned_relation = plan_record.neighboring_relation
-        if procedure.runs_are_private and self._relation not in (None, planned_relation):
-            # Before anything is written: a record of it would spoil the release.
-            raise PlanError(
-                f"The study's plan has neighboring_relation={planned_relation!r}, "
-                f"not {self._relation!r}. Leave out neighboring_relation."
-            )
-        return self._record_of(plan_record.event, plan_record.delta, planned_relation)
+        return procedure
 
-    def _record_cost(
-        self, study: Study, books: Mapping[str, Any], record: RunRecord, *, ran: bool
-    ) -> None:
-        """Writes down what a run costs, unless it stands there; refuses two different costs.
+    def _delta_for(self, procedure: Procedure) -> float:
+        return procedure.delta if self._delta is None else self._delta
 
-        Each worker writes before it looks, so of two that differ at least one sees the other. What
-        is written stays, though it spoils the release: a run has taken place under each.
-        """
-        records = run_records(books)
-        if not any(record.says_the_same(r) for r in records) and (ran or not records):
-            write_run_record(study, record)
-            records = run_records(study_attributes(study))
-        spoilt = " This study cannot be released any more: start a new one." if ran else ""
-        _check_same_cost(record, records, spoilt)
-
-    def _epsilon(self, procedure: Procedure, record: RunRecord) -> float:
+    def _epsilon(self, procedure: Procedure) -> float:
         """The epsilon of the whole study, computed once per design."""
         with _ONE_COMPUTES:
             key = procedure.design.fingerprint
             if key not in self._epsilons:
-                self._epsilons[key] = procedure.guarantee(record).epsilon(record.delta)
+                delta = self._delta_for(procedure)
+                self._epsilons[key] = procedure.guarantee().epsilon(delta)
             return self._epsilons[key]
+
+
+def _stated(
+    run: dp_event.DpEvent | None,
+    neighboring_relation: str | None,
+    output_attributes: Sequence[str] | None,
+) -> RunRecord | None:
+    """Returns what a callback states; refuses words on a run that it does not state."""
+    for name, value in (
+        ("neighboring_relation", neighboring_relation),
+        ("output_attributes", output_attributes),
+    ):
+        if run is None and value is not None:
+            raise InvalidArgumentError(
+                name, value, "it is said where the cost of a run is", "Give it to the sampler."
+            )
+    if run is None:
+        return None
+    names = () if output_attributes is None else attribute_names(output_attributes)
+    return RunRecord(StatedRun.told(run, neighboring_relation), names)
+
+
+def _record_cost(
+    study: Study, stated: RunRecord, attributes: Mapping[str, Any], *, ran: bool
+) -> None:
+    """Writes down what a run costs, unless it stands there; refuses two different costs.
+
+    Each worker writes before it looks, so of two that differ at least one sees the other. What is
+    written stays, though it spoils the release: a run has taken place under each.
+    """
+    records = run_records(attributes)
+    is_new = stated.digest not in {record.digest for record in records}
+    if is_new and (ran or not records):
+        write_run_record(study, stated)
+        records = run_records(study_attributes(study))
+    spoilt = " This study cannot be released any more: start a new one." if ran else ""
+    _check_same_cost(stated, records, spoilt)
+
+
+def _check_same_cost(stated: RunRecord, records: Sequence[RunRecord], spoilt: str = "") -> None:
+    """Refuses a cost of a run that is not the one on record."""
+    different = [record for record in records if record.digest != stated.digest]
+    if not different:
+        return
+    # Start-up time: most workers agree.
+    from optuna_dp.accounting.event_words import differences_of_runs
+
+    raise PlanError(
+        "This PrivacyCallback states another cost of a run than the study's record: "
+        f"{differences_of_runs(stated, different[0])} (on record).{spoilt} {ONE_COST}"
+    )
 
 
 def renyi_in_words(guarantee: Guarantee, delta: float) -> str:
@@ -341,19 +363,3 @@ def _opened(study: Study) -> OpenedStudy:
             "sampler=optuna_dp.BudgetSampler(plan_budget(...)), and call study.optimize."
         )
     return opened_study
-
-
-def _check_same_cost(record: RunRecord, records: Sequence[RunRecord], spoilt: str = "") -> None:
-    """Refuses a cost of a run that is not the one in the study's books."""
-    different = next(
-        (stored_record for stored_record in records if not record.same_cost(stored_record)), None
-    )
-    if different is None:
-        return
-    # Start-up time: most workers agree.
-    from optuna_dp.accounting.event_words import differences_of_runs
-
-    raise PlanError(
-        "This PrivacyCallback states another cost of a run than the study's record: "
-        f"{differences_of_runs(record, different)} (on record).{spoilt} {ONE_COST}"
-    )

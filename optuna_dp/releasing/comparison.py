@@ -26,7 +26,6 @@ from optuna_dp.evidence.procedures import (
     procedure_of,
     releases_all_runs,
 )
-from optuna_dp.evidence.run_record import RunRecord
 from optuna_dp.evidence.statement_data import statement_data
 from optuna_dp.numbers_shown import rounded_up
 from optuna_dp.optuna_internals import contains
@@ -288,7 +287,7 @@ _SMALLER = "A smaller bound is stated than the runs in the file cost: it claims 
 _PROTECTED = "Something else is said to be protected than the guarantee protects."
 _REASONS = {
     **dict.fromkeys(("epsilon", "rdp", "gaussian dp", "epsilon by method"), _SMALLER),
-    **dict.fromkeys(("protected", "neighboring relation", "unit"), _PROTECTED),
+    **dict.fromkeys(("protected", "unit"), _PROTECTED),
     "attack": "The attack is that of other runs: the runs in the file, or the attack, were "
     "changed after the release was made.",
     "counts of runs": "No study can have that: runs were left out of the file, or a number was "
@@ -316,29 +315,21 @@ def _design_and_training(
 ) -> tuple[Check, dp_event.DpEvent | None]:
     """Returns whether the event is the one that this design has, and the final training."""
     subject = "guarantee of the stated design"
-    if _implied(design, guarantee).to_json() == guarantee.to_json():
+    implied = _implied(design)
+    if implied.to_json() == guarantee.to_json():
         return Check(subject, True, "the same"), None
     if isinstance(guarantee.event, dp_event.ComposedDpEvent) and guarantee.event.events:
         # Release.with_training puts the search first.
         search_event, *trainings = guarantee.event.events
         search = replace(guarantee, event=search_event)
-        if _implied(design, search).to_json() == search.to_json():
+        if implied.to_json() == search.to_json():
             is_one = len(trainings) == 1
             training = trainings[0] if is_one else dp_event.ComposedDpEvent(trainings)
             return Check(subject, True, "the same"), training
     return differing(subject, "another one"), None
 
 
-def _implied(design: Design, search: Guarantee) -> Guarantee:
-    """The guarantee of a study of this design, whose runs cost what they do in this one."""
+def _implied(design: Design) -> Guarantee:
+    """Returns the guarantee of a study of this design."""
     guarantee = guarantee_without_study(design)
-    if guarantee is not None:
-        return guarantee
-    procedure = procedure_of(design)
-    record = procedure.own_record()
-    if record is None:
-        # The design does not know what a run is: in a selection, pilots may stand before it.
-        last_event = getattr(search.event, "events", [search.event])[-1]
-        run = getattr(last_event, "run", search.event)
-        record = RunRecord(run, neighboring_relation=search.neighboring_relation)
-    return procedure.guarantee(record)
+    return procedure_of(design).guarantee() if guarantee is None else guarantee

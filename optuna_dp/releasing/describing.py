@@ -56,10 +56,11 @@ def describe(
 
     Example:
         >>> import optuna, optuna_dp as odp
-        >>> study = optuna.create_study(sampler=odp.RandTuneSampler())
+        >>> run = odp.gaussian(noise_multiplier=4)
+        >>> study = optuna.create_study(sampler=odp.RandTuneSampler(run=run))
         >>> odp.describe(study, dataset="Ward 7, release 2", records=20_000, unit="patient", cap=1)
         >>> study.optimize(lambda trial: trial.suggest_float("x", 0, 1))
-        >>> release = odp.release(study, odp.gaussian(noise_multiplier=4), vouched="why")
+        >>> release = odp.release(study, vouched="why")
         >>> "Ward 7, release 2, 20,000 records" in release.statement()
         True
     """

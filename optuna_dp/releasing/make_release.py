@@ -13,9 +13,8 @@ from optuna_dp.errors import InvalidArgumentError, ReleaseRefusedError
 from optuna_dp.evidence.data_description import DataDescription, read_description
 from optuna_dp.evidence.procedure import Asked
 from optuna_dp.evidence.procedures import description_of, procedure_of
-from optuna_dp.evidence.reading import evidence_from
+from optuna_dp.evidence.reading import evidence_from, with_cost
 from optuna_dp.evidence.record_counts import RecordCounts
-from optuna_dp.evidence.run_record import RunRecord, read_run_record, write_run_record
 from optuna_dp.evidence.runs import Evidence
 from optuna_dp.optuna_internals import storage_of
 from optuna_dp.protocol.entries import RELEASED
@@ -28,7 +27,6 @@ from optuna_dp.releasing.reminders import remind
 from optuna_dp.validation import open_unit, warn_of_large_delta
 
 if TYPE_CHECKING:
-    from dp_accounting import dp_event
     from optuna.study import Study
     from optuna.trial import FrozenTrial
 
@@ -49,11 +47,8 @@ NOT_NEEDED = (
 
 def release(
     study: Study,
-    run: dp_event.DpEvent | None = None,
     *,
     delta: float | None = None,
-    neighboring_relation: str | None = None,
-    output_attributes: Sequence[str] | None = None,
     artifact_store: ArtifactStore | None = None,
     failures: Literal["chance", "lost"] | None = None,
     vouched: str | None = None,
@@ -70,14 +65,8 @@ def release(
 
     Args:
         study: A study whose trials were drawn by a sampler of optuna-dp, all of them ended.
-        run: The event of one run (training and scoring). May be left out if
-            :class:`optuna_dp.PrivacyCallback` has recorded it.
-        delta: The delta at which the statement gives epsilon, in (0, 1); by default what the
-            callback recorded, else 1e-5. It is for display: the guarantee has every delta.
-        neighboring_relation: ``"add_or_remove_one"`` or ``"replace_one"``; by default what the
-            callback recorded, else ``"add_or_remove_one"``.
-        output_attributes: User attributes of a trial that are part of the run's private output;
-            by default what the callback recorded, else none.
+        delta: The delta at which the statement gives epsilon, in (0, 1); by default the budget
+            plan's, else 1e-5. It is for display: the guarantee has every delta.
         artifact_store: Where the trials' artifacts are; the winner's is put into the release.
         failures: How to treat a block of failed runs too long to be chance; needed only then.
             ``"chance"``: you have looked, and each failed for a reason of its own run, as any
@@ -86,8 +75,8 @@ def release(
             does not depend on the data. The release is the best of the others. It reveals how
             many they were, and the guarantee is that of the best of exactly so many.
         vouched: How you know that the guarantee covers the runs, in words that the statement
-            prints. It is needed where the sampler was not told what a run is (``run=``), so that
-            its cost is your word. It is also needed where a run shows what nothing recorded
+            prints. It is needed where the cost of a run was stated as an event, and not by a
+            plan: an event is your word. It is also needed where a run shows what nothing recorded
             vouches for: it never asked :func:`optuna_dp.fidelity` what it may spend, handed in
             nothing that its training spent, returned another number than ``odp.train`` or
             ``run.score`` made, or has reported values, several values or attributes that nothing
@@ -99,11 +88,10 @@ def release(
         The release.
 
     Raises:
-        ReleaseRefusedError: If the study cannot be vouched for; says which trial and why.
+        ReleaseRefusedError: If the study cannot be vouched for; says which trial and why. If
+            nobody has said what a run costs.
         UnfinishedStudyError: If runs are still open.
-        InvalidArgumentError: If ``study`` is not a study, ``run`` not an event, or
-            ``artifact_store`` not a store.
-        UnsupportedEventError: If no accountant supports ``run``.
+        InvalidArgumentError: If ``study`` is not a study, or ``artifact_store`` not a store.
         StorageError: If the storage cannot be read, or a private choice cannot be recorded.
 
     Warns:
@@ -113,35 +101,23 @@ def release(
     Example:
         >>> import optuna, optuna_dp as odp
         >>> study = optuna.create_study(
-        ...     direction="maximize", sampler=odp.RandTuneSampler(trials=odp.Geometric(mean=3))
+        ...     direction="maximize",
+        ...     sampler=odp.RandTuneSampler(
+        ...         trials=odp.Geometric(mean=3), run=odp.gaussian(noise_multiplier=4)
+        ...     ),
         ... )
         >>> study.optimize(lambda trial: trial.suggest_float("x", 0, 1))
-        >>> released = odp.release(
-        ...     study, odp.gaussian(noise_multiplier=4), vouched="a stand-in for a training"
-        ... )
+        >>> released = odp.release(study, vouched="a stand-in for a training")
         >>> released.guarantee.epsilon(delta=1e-5) < 2
         True
     """
-    asked_for: dict[str, Any] = {
-        "run": run,
-        "delta": delta,
-        "neighboring_relation": neighboring_relation,
-        "output_attributes": output_attributes,
-        "artifact_store": artifact_store,
-    }
+    request = Asked(failures, vouched, give_up_last_run)
     with clear_storage_errors(study):
-        return _released(study, Asked(failures, vouched, give_up_last_run), **asked_for)
+        return _released(study, request, delta=delta, artifact_store=artifact_store)
 
 
 def _released(
-    study: Study,
-    request: Asked,
-    *,
-    run: Any,
-    delta: float | None,
-    neighboring_relation: str | None,
-    output_attributes: Sequence[str] | None,
-    artifact_store: Any,
+    study: Study, request: Asked, *, delta: float | None, artifact_store: Any
 ) -> Release:
     snapshot = StudySnapshot.of(checked_study(study))
     try:
@@ -153,8 +129,8 @@ def _released(
         raise type(error)(error.reason, trial_number=error.trial_number, fix=fix) from error
     others = other_studies(study)
     _refuse_a_copy(evidence, others)
-    procedure = procedure_of(evidence.plan.design)
-    procedure.check_outputs(output_attributes, artifact_store)
+    procedure = with_cost(procedure_of(evidence.plan.design), snapshot.attributes)
+    procedure.check_outputs(artifact_store)
     if artifact_store is not None and not callable(getattr(artifact_store, "open_reader", None)):
         raise InvalidArgumentError(
             "artifact_store",
@@ -162,10 +138,6 @@ def _released(
             "it must be an Optuna artifact store",
             "For example optuna.artifacts.FileSystemArtifactStore(directory).",
         )
-    run, plan_record = procedure.run(run), procedure.own_record()
-    record = _run_record(
-        snapshot, run, plan_record, delta, neighboring_relation, output_attributes
-    )
     if request.failures not in (None, "chance", "lost"):
         raise InvalidArgumentError(
             "failures", request.failures, "it must be None, 'chance' or 'lost'"
@@ -173,7 +145,7 @@ def _released(
     description = read_description(snapshot.attributes)
     # Before anything is chosen, and again when the runs have said how many records they scored.
     _check_description(description, _record_counts(procedure.design, {}), snapshot)
-    outcome = procedure.outcome(evidence, record, request)
+    outcome = procedure.outcome(evidence, request)
     counts = _record_counts(outcome.design, outcome.spending)
     _check_description(description, counts, snapshot)
     winner = outcome.trial
@@ -184,11 +156,11 @@ def _released(
     result = Release(
         params=None if winner is None else dict(winner.params),
         value=outcome.value,
-        guarantee=procedure_of(outcome.design).guarantee(record),
-        attributes={**_attributes(winner, record), **outcome.attributes},
+        guarantee=procedure_of(outcome.design).guarantee(),
+        attributes={**_attributes(winner, procedure.output_attributes), **outcome.attributes},
         artifact=artifact,
         distributions=outcome.distributions,
-        delta=record.delta if delta is None else open_unit("delta", delta),
+        delta=procedure.delta if delta is None else open_unit("delta", delta),
         design=outcome.design,
         disclosed_runs=outcome.disclosed_runs,
         description=description,
@@ -203,7 +175,6 @@ def _released(
     try:
         if stored_mark is None:
             RELEASED.write(study, mark)
-        write_run_record(study, record)
     except Exception as error:
         if storage_failure(error) is None:
             raise
@@ -254,43 +225,9 @@ def _artifact_of(study: Study, winner: FrozenTrial, store: ArtifactStore) -> byt
         return reader.read()
 
 
-def _run_record(
-    snapshot: StudySnapshot,
-    run: Any,
-    plan_record: RunRecord | None,
-    delta: float | None,
-    neighboring_relation: str | None,
-    output_attributes: Sequence[str] | None,
-) -> RunRecord:
-    stored_record = read_run_record(snapshot.attributes)
-    if run is None and stored_record is None and plan_record is None:
-        raise ReleaseRefusedError(
-            "The cost of one run is not known.",
-            fix="Say it, for example release(study, run=optuna_dp.dp_sgd(...)), or give "
-            "study.optimize a PrivacyCallback(run). A plan by plan_budget knows it.",
-        )
-    base = stored_record or plan_record or RunRecord(run, 1e-5 if delta is None else delta)
-    record = RunRecord.checked(
-        base.event if run is None else run,
-        base.delta,
-        neighboring_relation or base.neighboring_relation,
-        base.output_attributes if output_attributes is None else output_attributes,
-    )
-    if stored_record is not None and not record.same_cost(stored_record):
-        # Lazy: only this refusal needs it.
-        from optuna_dp.accounting.event_words import differences_of_runs
-
-        raise ReleaseRefusedError(
-            "The arguments of release differ from the study's record: "
-            f"{differences_of_runs(record, stored_record)}.",
-            fix="Leave these arguments out. If the record is wrong, start a new study.",
-        )
-    return record
-
-
-def _attributes(winner: FrozenTrial | None, record: RunRecord) -> dict[str, Any]:
+def _attributes(winner: FrozenTrial | None, names: Sequence[str]) -> dict[str, Any]:
     attributes = {} if winner is None else winner.user_attrs
-    return {name: attributes[name] for name in record.output_attributes if name in attributes}
+    return {name: attributes[name] for name in names if name in attributes}
 
 
 def _refuse_a_copy(evidence: Evidence, others: Sequence[OtherStudy]) -> None:

@@ -50,9 +50,10 @@ def publish(release: Release, storage: str | BaseStorage, study_name: str) -> St
 
     Example:
         >>> import optuna, optuna_dp as odp
-        >>> study = optuna.create_study(sampler=odp.RandTuneSampler())
+        >>> run = odp.gaussian(noise_multiplier=4)
+        >>> study = optuna.create_study(sampler=odp.RandTuneSampler(run=run))
         >>> study.optimize(lambda trial: trial.suggest_float("x", 0, 1))
-        >>> release = odp.release(study, odp.gaussian(noise_multiplier=4), vouched="why")
+        >>> release = odp.release(study, vouched="why")
         >>> public = odp.publish(release, optuna.storages.InMemoryStorage(), "result")
         >>> len(public.trials)
         1

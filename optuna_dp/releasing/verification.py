@@ -180,9 +180,10 @@ def verify(
 
     Example:
         >>> import optuna, optuna_dp as odp
-        >>> study = optuna.create_study(sampler=odp.RandTuneSampler())
+        >>> run = odp.gaussian(noise_multiplier=4)
+        >>> study = optuna.create_study(sampler=odp.RandTuneSampler(run=run))
         >>> study.optimize(lambda trial: trial.suggest_float("x", 0, 1))
-        >>> release = odp.release(study, odp.gaussian(noise_multiplier=4), vouched="why").to_json()
+        >>> release = odp.release(study, vouched="why").to_json()
         >>> odp.verify(release).ok
         True
         >>> release["statement"]["epsilon"] /= 2

@@ -254,8 +254,8 @@ def _excess(trial: FrozenTrial, run: Fidelity, output_attributes: tuple[str, ...
         name = min(undeclared_names)
         return (
             f"its user attribute {name!r} holds numbers, and the plan may not charge for "
-            "them. If the plan includes their cost, or they are public, name the attribute: "
-            f"output_attributes=[{name!r}]. Otherwise do not set it."
+            "them. If the plan includes their cost, or they are public, name the attribute to "
+            f"the sampler: output_attributes=[{name!r}]. Otherwise do not set it."
         )
     return None
 

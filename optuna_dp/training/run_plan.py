@@ -24,7 +24,7 @@ class RunPlan(Record):
 
     For :class:`optuna_dp.RandTuneSampler` and :class:`optuna_dp.DPHyPOSampler`: their runs are all
     alike, and :func:`optuna_dp.fidelity` grants this to each. The study then knows what a run
-    costs, so neither the callback nor the release has to be told.
+    costs and what it may do.
 
     Attributes:
         records: The public number of records that are trained on, at least 1.

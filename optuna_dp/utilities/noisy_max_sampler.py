@@ -52,6 +52,8 @@ class NoisyMaxSampler(SlotSampler):
             exponential noise, which chooses better.
         resolve: Difference in averaged utility that matters to you. A
             :class:`~optuna_dp.utilities.NoiseWarning` says at once when the noise hides it.
+        neighboring_relation: ``"add_or_remove_one"`` or ``"replace_one"``: the relation of the
+            guarantee, and of a final training that is composed with the choice.
         seed: Makes the draws of candidates repeatable, for simulations; never the choice. The
             study cannot be released then.
 
@@ -78,6 +80,7 @@ class NoisyMaxSampler(SlotSampler):
         epsilon: float,
         training: dp_accounting.DpEvent | None = None,
         resolve: float = 0.05,
+        neighboring_relation: str = "add_or_remove_one",
         seed: int | None = None,
     ) -> None:
         noise: Noise = "exponential"
@@ -94,6 +97,7 @@ class NoisyMaxSampler(SlotSampler):
                 candidates=candidates,
                 n_partitions=n_partitions,
                 resolve=resolve,
+                neighboring_relation=neighboring_relation,
                 seed=seed,
             )
         )

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from optuna_dp.accounting.guarantee import Guarantee
 from optuna_dp.errors import InvalidArgumentError, ReleaseRefusedError
 from optuna_dp.evidence.drawn_runs import DrawnRuns
-from optuna_dp.evidence.run_record import RunRecord
+from optuna_dp.evidence.run_record import RunRecord, StatedRun
 from optuna_dp.protocol.records import score
 from optuna_dp.utilities.choice import make_choice
 from optuna_dp.utilities.settings import UtilitySettings
@@ -30,34 +30,23 @@ class UtilityChoice(DrawnRuns):
         return UtilitySettings.from_json(self.design.settings)
 
     def own_record(self) -> RunRecord:
-        """See :class:`Procedure`; the whole choice, which its plan fixes."""
-        return RunRecord(self.run(None))
+        """See :class:`Procedure`; of the whole choice."""
+        settings = self.settings
+        return RunRecord(StatedRun(settings.plan.event(), settings.neighboring_relation))
 
-    def guarantee(self, record: RunRecord) -> Guarantee:
-        return Guarantee(self.run(None), record.neighboring_relation)
+    def guarantee(self) -> Guarantee:
+        """See :class:`Procedure`."""
+        return Guarantee(self.settings.plan.event(), self.settings.neighboring_relation)
 
-    def run(self, run: Any) -> Any:
-        """See :class:`Procedure`; the event follows from the plan."""
-        if run is not None:
+    def check_outputs(self, store: Any) -> None:
+        """See :class:`Procedure`."""
+        if store is not None:
             raise InvalidArgumentError(
-                "run",
-                run,
-                f"in a study of {self.design.sampler} only the choice costs, and the study knows "
-                "its cost",
-                "Leave it out. Add the final training: release(study).with_training(event).",
+                "artifact_store",
+                store,
+                "the candidates' trainings are not private, so nothing of them may be released",
+                "Leave it out. Give the final model to release(study).with_training.",
             )
-        return self.settings.plan.event()
-
-    def check_outputs(self, attributes: Any, store: Any) -> None:
-        for name, value in (("output_attributes", attributes), ("artifact_store", store)):
-            if value:
-                raise InvalidArgumentError(
-                    name,
-                    value,
-                    "the candidates' trainings are not private, so nothing of them may be "
-                    "released",
-                    "Leave it out. Give the final model to release(study).with_training.",
-                )
 
     def winner(self, evidence: Evidence) -> FrozenTrial | None:
         # Reads the storage itself: a choice is made once, and another worker may have made it.

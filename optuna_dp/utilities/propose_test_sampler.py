@@ -55,6 +55,8 @@ class ProposeTestSampler(SlotSampler):
         max_iterations: Cap on the iterations, fixed beforehand.
         resolve: Difference in averaged utility that matters to you. A
             :class:`~optuna_dp.utilities.NoiseWarning` says at once when the noise hides it.
+        neighboring_relation: ``"add_or_remove_one"`` or ``"replace_one"``: the relation of the
+            guarantee, and of a final training that is composed with the choice.
         seed: Makes the draws of candidates repeatable, for simulations; never the choice. The
             study cannot be released then.
 
@@ -85,6 +87,7 @@ class ProposeTestSampler(SlotSampler):
         variant: Variant = "bounded",
         max_iterations: int | None = None,
         resolve: float = 0.05,
+        neighboring_relation: str = "add_or_remove_one",
         seed: int | None = None,
     ) -> None:
         super().__init__(
@@ -96,6 +99,7 @@ class ProposeTestSampler(SlotSampler):
                 candidates=candidates,
                 n_partitions=n_partitions,
                 resolve=resolve,
+                neighboring_relation=neighboring_relation,
                 seed=seed,
             )
         )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
+from optuna_dp.errors import InvalidArgumentError
 from optuna_dp.json_records import Record, stored
 from optuna_dp.utilities.candidates import CandidateSource
 from optuna_dp.utilities.choice_plan import ChoicePlan
@@ -32,6 +33,7 @@ class UtilitySettings(Record):
         n_partitions: ``k``, at least 2.
         candidates: Where the candidates come from.
         search_space: Distributions by parameter name as Optuna's JSON; None is define-by-run.
+        neighboring_relation: The relation under which the guarantee holds.
     """
 
     described_as: ClassVar[str] = "The record of settings in the study's plan"
@@ -40,9 +42,16 @@ class UtilitySettings(Record):
     n_partitions: int
     candidates: CandidateSource
     search_space: dict[str, Any] | None = None
+    neighboring_relation: str = "add_or_remove_one"
 
     def __post_init__(self) -> None:
         whole("n_partitions", self.n_partitions, 2)
+        if self.neighboring_relation not in ("add_or_remove_one", "replace_one"):
+            raise InvalidArgumentError(
+                "neighboring_relation",
+                self.neighboring_relation,
+                "it must be 'add_or_remove_one' or 'replace_one'",
+            )
 
     def facts(self, sampler: str) -> dict[str, str]:
         """Returns what a privacy statement says of the choice, by heading."""

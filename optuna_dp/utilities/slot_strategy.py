@@ -59,6 +59,7 @@ class UtilityStrategy(SlotStrategy):
         candidates: The list, the number of draws, or None for a grid.
         n_partitions: k, at least 2.
         resolve: Difference in averaged utility that matters.
+        neighboring_relation: The relation under which the guarantee holds.
         seed: Makes the draws of candidates repeatable, or None.
     """
 
@@ -72,6 +73,7 @@ class UtilityStrategy(SlotStrategy):
         candidates: Sequence[Mapping[str, Any]] | int | None,
         n_partitions: int,
         resolve: float,
+        neighboring_relation: str,
         seed: int | None,
     ) -> None:
         super().__init__(sampler_name, search_space, seed)
@@ -80,6 +82,13 @@ class UtilityStrategy(SlotStrategy):
         self._plan = plan
         self._n_partitions = whole("n_partitions", n_partitions, 2)
         self._candidates, self._points = candidates_of(self.search_space, candidates)
+        self._settings = UtilitySettings(
+            plan=plan,
+            n_partitions=self._n_partitions,
+            candidates=self._candidates,
+            search_space=self.recorded_space(),
+            neighboring_relation=neighboring_relation,
+        )
         plan_utilities(
             plan,
             n_candidates=self._candidates.count,
@@ -91,12 +100,7 @@ class UtilityStrategy(SlotStrategy):
 
     def settings(self) -> UtilitySettings:
         """Returns the mechanism, the number of partitions, and where candidates come from."""
-        return UtilitySettings(
-            plan=self._plan,
-            n_partitions=self._n_partitions,
-            candidates=self._candidates,
-            search_space=self.recorded_space(),
-        )
+        return self._settings
 
     def number_of_slots(self, bits: entropy.Bits) -> int:
         """Returns the number of candidates."""

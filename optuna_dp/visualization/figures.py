@@ -69,7 +69,8 @@ def plot_privacy_profile(
 
     Raises:
         InvalidArgumentError: If ``target`` is anything else, or ``delta`` is not in (0, 1).
-        PlanError: If a study has no plan, or what a run costs is not recorded.
+        PlanError: If a study has no plan.
+        ReleaseRefusedError: If nobody said what a run of it costs.
         MissingExtraError: If plotly is not installed.
 
     Example:
@@ -154,7 +155,8 @@ def plot_renyi_divergence(
     Raises:
         InvalidArgumentError: If ``target`` is anything else, ``delta`` is not in (0, 1), or no
             finite Renyi divergence of the whole is known.
-        PlanError: If a study has no plan, or what a run costs is not recorded.
+        PlanError: If a study has no plan.
+        ReleaseRefusedError: If nobody said what a run of it costs.
         MissingExtraError: If plotly is not installed.
 
     Example:
@@ -239,7 +241,8 @@ def plot_epsilon_by_trials(
     Raises:
         InvalidArgumentError: If ``target`` is about something else, a vote for example, or
             ``delta`` is not in (0, 1).
-        PlanError: If a study has no plan, or what a run costs is not recorded.
+        PlanError: If a study has no plan.
+        ReleaseRefusedError: If nobody said what a run of it costs.
         MissingExtraError: If plotly is not installed.
 
     Example:

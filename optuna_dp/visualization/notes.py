@@ -47,7 +47,8 @@ def curators_note(study: Study) -> str:
     """Returns what a private study's page says, in Markdown, for the curator only.
 
     Raises:
-        PlanError: If the study has no plan, or what a run costs is not recorded.
+        PlanError: If the study has no plan.
+        ReleaseRefusedError: If nobody said what a run costs.
     """
     opened_study = opened(study)
     plan, procedure, words = (

@@ -14,10 +14,8 @@ from optuna_dp.accounting.kinds.approximate import pure_dp
 from optuna_dp.budget.plan import BudgetPlan
 from optuna_dp.budget.settings import BudgetSettings
 from optuna_dp.errors import InvalidArgumentError, PlanError
-from optuna_dp.evidence.procedure import Procedure
 from optuna_dp.evidence.procedures import releases_all_runs
-from optuna_dp.evidence.reading import OpenedStudy, open_study
-from optuna_dp.evidence.run_record import RunRecord, read_run_record
+from optuna_dp.evidence.reading import OpenedStudy, open_study, with_cost
 from optuna_dp.private_selection.event import PrivateSelectionDpEvent
 from optuna_dp.protocol.entries import study_attributes
 from optuna_dp.protocol.plan import Design
@@ -38,18 +36,6 @@ def opened(study: Any) -> OpenedStudy:
             "study with sampler=BudgetSampler(plan_budget(...))."
         )
     return opened_study
-
-
-def record_of(study: optuna.Study, procedure: Procedure) -> RunRecord:
-    """Returns what one run of a study costs: as its design says, or as the callback recorded."""
-    attributes = study_attributes(study)
-    record = read_run_record(attributes) or procedure.own_record()
-    if record is not None:
-        return record
-    raise PlanError(
-        "The cost of one run is not recorded in this study. Give study.optimize a "
-        "PrivacyCallback(run)."
-    )
 
 
 def design_of(target: Any) -> Design | None:
@@ -128,9 +114,8 @@ def target_of(target: Any, delta: float | None = None) -> tuple[Guarantee, float
     elif isinstance(target, Release | BudgetPlan):
         guarantee, default_delta = target.guarantee, target.delta
     elif isinstance(target, optuna.Study):
-        procedure = opened(target).procedure
-        record = record_of(target, procedure)
-        guarantee, default_delta = procedure.guarantee(record), record.delta
+        procedure = with_cost(opened(target).procedure, study_attributes(target))
+        guarantee, default_delta = procedure.guarantee(), procedure.delta
     else:
         raise InvalidArgumentError(
             "target",

@@ -217,9 +217,12 @@ def test_a_profile_that_never_falls_below_one_is_not_private() -> None:
 def test_it_goes_through_a_study_a_release_its_file_and_verify(
     event: ProfileDpEvent, tmp_path: Any
 ) -> None:
-    study = optuna.create_study(sampler=odp.RandTuneSampler(trials=odp.Geometric(3)))
+    study = optuna.create_study(
+        storage=f"sqlite:///{tmp_path / 'study.db'}",
+        sampler=odp.RandTuneSampler(trials=odp.Geometric(3), run=event),
+    )
     study.optimize(
-        lambda trial: trial.suggest_float("x", 0.0, 1.0), callbacks=[odp.PrivacyCallback(event)]
+        lambda trial: trial.suggest_float("x", 0.0, 1.0), callbacks=[odp.PrivacyCallback()]
     )
     release = odp.release(study, vouched="a test")
     (tmp_path / "release.json").write_text(json.dumps(release.to_json()))

@@ -15,7 +15,7 @@ import numpy as np
 import optuna
 import pytest
 from optuna.trial import FrozenTrial, TrialState
-from support import exactly, objective, study_of
+from support import RUN, exactly, objective, study_of
 
 import optuna_dp as odp
 from optuna_dp.adaptive_selection.densities.adaptive_density import AdaptiveDensity
@@ -71,7 +71,7 @@ def poisoned() -> Iterator[None]:
 
 
 def test_a_poisoned_study_is_not_touched() -> None:
-    sampler = odp.DPHyPOSampler(SPACE, trials=exactly(5), candidates=16)
+    sampler = odp.DPHyPOSampler(SPACE, trials=exactly(5), candidates=16, run=RUN)
     study = study_of(sampler)
     study.optimize(objective, n_trials=4)
     trial = study.ask()
@@ -93,7 +93,12 @@ def make_history(
 ) -> tuple[optuna.Study, optuna.Trial]:
     """A study whose slots have the given scores, whatever the rest looks like."""
     sampler = odp.DPHyPOSampler(
-        SPACE, trials=exactly(total), candidates=32, batch_size=batch_size, seed=11
+        SPACE,
+        trials=exactly(total),
+        candidates=32,
+        batch_size=batch_size,
+        seed=11,
+        run=RUN,
     )
     study = study_of(sampler)
     for start in range(0, len(scores), batch_size):
@@ -141,7 +146,7 @@ def test_other_histories_give_other_draws() -> None:
 def test_a_run_sees_the_completed_batches_before_its_own_and_no_other() -> None:
     spy = Spy()
     sampler = odp.DPHyPOSampler(
-        SPACE, trials=exactly(9), candidates=8, batch_size=3, surrogate=spy
+        SPACE, trials=exactly(9), candidates=8, batch_size=3, surrogate=spy, run=RUN
     )
     study = study_of(sampler)
     study.optimize(objective)
@@ -151,7 +156,7 @@ def test_a_run_sees_the_completed_batches_before_its_own_and_no_other() -> None:
 @pytest.mark.slow
 def test_a_run_waits_for_the_batches_before_its_own() -> None:
     """With four threads, no run starts before all earlier batches have ended."""
-    sampler = odp.DPHyPOSampler(SPACE, trials=exactly(24), candidates=8, batch_size=4)
+    sampler = odp.DPHyPOSampler(SPACE, trials=exactly(24), candidates=8, batch_size=4, run=RUN)
     study = study_of(sampler)
     started_with: dict[int, int] = {}
 
@@ -167,19 +172,26 @@ def test_a_run_waits_for_the_batches_before_its_own() -> None:
 
 
 def test_schedule_any_never_waits() -> None:
-    study = study_of(odp.DPHyPOSampler(SPACE, trials=exactly(6), schedule="any", candidates=8))
+    study = study_of(
+        odp.DPHyPOSampler(SPACE, trials=exactly(6), schedule="any", candidates=8, run=RUN)
+    )
     trials = [study.ask() for _ in range(6)]
     values = [objective(trial) for trial in trials]
     for trial, value in zip(trials, values, strict=True):
         study.tell(trial, value)
-    assert odp.release(study, odp.gaussian(4.0), vouched="a test").guarantee.event.policy == "data"
+    assert odp.release(study, vouched="a test").guarantee.event.policy == "data"
 
 
 def test_schedule_any_shows_no_trial_that_was_turned_away() -> None:
     """Its number is at least T, so a density that knew it would know that T is reached."""
     spy = Spy()
     sampler = odp.DPHyPOSampler(
-        SPACE, trials=exactly(3), schedule="any", candidates=8, surrogate=spy
+        SPACE,
+        trials=exactly(3),
+        schedule="any",
+        candidates=8,
+        surrogate=spy,
+        run=RUN,
     )
     study = study_of(sampler)
     study.optimize(objective, n_trials=2)
@@ -193,7 +205,7 @@ def test_schedule_any_shows_no_trial_that_was_turned_away() -> None:
 
 def test_failed_runs_are_outcomes() -> None:
     spy = Spy()
-    sampler = odp.DPHyPOSampler(SPACE, trials=exactly(4), candidates=8, surrogate=spy)
+    sampler = odp.DPHyPOSampler(SPACE, trials=exactly(4), candidates=8, surrogate=spy, run=RUN)
 
     def sometimes(trial: optuna.Trial) -> float:
         value = objective(trial)
@@ -215,7 +227,14 @@ def test_failed_runs_are_outcomes() -> None:
 @pytest.mark.parametrize("bounds", [(0.75, 2.0), (0.9, 1.25)])
 def test_the_realised_density_ratio_stays_within_the_bounds(bounds: tuple[float, float]) -> None:
     study = study_of(
-        odp.DPHyPOSampler(SPACE, trials=exactly(40), candidates=64, density_bounds=bounds, beta=50)
+        odp.DPHyPOSampler(
+            SPACE,
+            trials=exactly(40),
+            candidates=64,
+            density_bounds=bounds,
+            beta=50,
+            run=RUN,
+        )
     )
     study.optimize(objective)
     # The first run is from the prior itself, and has no joint draw.
@@ -282,7 +301,9 @@ def test_parameters_that_are_not_drawn_jointly_come_from_the_prior() -> None:
 
     values = []
     for _ in range(30):
-        study = study_of(odp.DPHyPOSampler(trials=exactly(12), candidates=16, surrogate=Likes()))
+        study = study_of(
+            odp.DPHyPOSampler(trials=exactly(12), candidates=16, surrogate=Likes(), run=RUN)
+        )
         study.optimize(branches)
         for t in study.trials:
             joint = t.system_attrs.get(DRAW.key, {"space": {}})["space"]

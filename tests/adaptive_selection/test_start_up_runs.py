@@ -7,7 +7,7 @@ from typing import Any
 import optuna
 import pytest
 from optuna.distributions import FloatDistribution, distribution_to_json
-from support import exactly, finished_study, objective, rewrite, study_of
+from support import RUN, exactly, finished_study, objective, rewrite, study_of
 
 import optuna_dp as odp
 from optuna_dp.adaptive_selection.densities.informed import FixedCandidates
@@ -23,11 +23,11 @@ SPACE: dict[str, Any] = {"x": optuna.distributions.FloatDistribution(-1.0, 1.0)}
 
 
 def sampler_of(count: int = 6, **how: Any) -> DPHyPOSampler:
-    return odp.DPHyPOSampler(SPACE, trials=exactly(count), candidates=8, beta=50.0, **how)
+    return odp.DPHyPOSampler(SPACE, trials=exactly(count), candidates=8, beta=50.0, **how, run=RUN)
 
 
 def charged(study: optuna.Study) -> int:
-    return odp.release(study, odp.gaussian(4.0), vouched="a test").guarantee.event.startup_runs
+    return odp.release(study, vouched="a test").guarantee.event.startup_runs
 
 
 @pytest.mark.parametrize(
@@ -87,7 +87,7 @@ def test_a_start_up_run_in_view_of_others_is_refused(prior, monkeypatch) -> None
     monkeypatch.setattr(worker, "own_design", promised.own_design)
     study = finished_study(worker)
     with pytest.raises(ReleaseRefusedError, match="drawn in view of other runs"):
-        odp.release(study, odp.gaussian(4.0))
+        odp.release(study)
 
 
 def test_a_start_up_run_whose_draw_cannot_be_made_again_is_refused() -> None:
@@ -99,7 +99,7 @@ def test_a_start_up_run_whose_draw_cannot_be_made_again_is_refused() -> None:
     }
     rewrite(study, 1, DRAW.key, joint)
     with pytest.raises(ReleaseRefusedError, match="drawn in view of other runs"):
-        odp.release(study, odp.gaussian(4.0))
+        odp.release(study)
 
 
 @pytest.mark.parametrize("how", [{"startup_runs": -1}, {"startup_runs": 1.5}], ids=str)

@@ -38,9 +38,9 @@ LAW = odp.Geometric(mean=4)
 PLAN = budget(3)
 X = {"x": optuna.distributions.FloatDistribution(0.0, 1.0)}
 SAMPLERS: dict[str, Callable[[], Any]] = {
-    "rand_tune": lambda: odp.RandTuneSampler(trials=LAW),
-    "rand_tune of a space": lambda: odp.RandTuneSampler(X, trials=LAW),
-    "dp_hypo": lambda: odp.DPHyPOSampler(X, trials=LAW, candidates=4, schedule="any"),
+    "rand_tune": lambda: odp.RandTuneSampler(trials=LAW, run=RUN),
+    "rand_tune of a space": lambda: odp.RandTuneSampler(X, trials=LAW, run=RUN),
+    "dp_hypo": lambda: odp.DPHyPOSampler(X, trials=LAW, candidates=4, schedule="any", run=RUN),
     "budget": lambda: odp.BudgetSampler(
         PLAN, search_space=X, proposer=optuna.samplers.RandomSampler()
     ),
@@ -94,8 +94,7 @@ class World:
         self.rng = random.Random(seed)
         self.kind = self.rng.choice(KINDS)
         self.sampler = SAMPLERS[self.kind]()
-        self.run = None if self.kind == "budget" else RUN
-        self.callback = odp.PrivacyCallback(self.run)
+        self.callback = odp.PrivacyCallback()
         self.lives: list[Life] = []
         storages = [optuna.storages.InMemoryStorage() for _ in range(self.rng.randint(1, 2))]
         for _ in range(self.rng.randint(1, 3)):
@@ -229,7 +228,7 @@ class World:
 
     def releases(self, life: Life) -> None:
         with contextlib.suppress(OptunaDPError):
-            released_by(life.study, self.run)
+            released_by(life.study)
 
     OFTEN = (some_runs, some_runs, all_runs, no_time, two_jobs, failures, asks_and_tells)
     RARELY = (
@@ -250,7 +249,7 @@ def release_or_take_the_way_out(world: World, life: Life) -> str:
         # Enqueued trials end a worker each; then the rest of the runs are made.
         world.optimize(life, well)
         try:
-            found = released_by(study, world.run)
+            found = released_by(study)
             break
         except UnfinishedStudyError:
             if world.kind == "budget":  # No pilot may have a score; then a person has to choose.
@@ -262,7 +261,7 @@ def release_or_take_the_way_out(world: World, life: Life) -> str:
                 odp.recover(study, fail=[error.trial_number or 0])
                 continue
             if "in a row failed" in text:
-                found = released_by(study, RUN, failures="chance")
+                found = released_by(study, failures="chance")
                 check_release(life, found)
                 return "chance"
             copied = re.search(r"It (?:is a copy of|and) the study '(.+?)'", text)
@@ -272,12 +271,12 @@ def release_or_take_the_way_out(world: World, life: Life) -> str:
                 same = optuna.load_study(study_name=original, storage=study._storage)
                 theirs = [other for other in world.lives if other.study.study_name == original]
                 if not any(other.spoilt for other in theirs):
-                    released_by(same, world.run, failures="chance")
+                    released_by(same, failures="chance")
                 return "copy"
             assert life.spoilt, text
             fresh = Life(optuna.create_study(direction="maximize", sampler=world.sampler))
             world.optimize(fresh, well)
-            check_release(fresh, released_by(fresh.study, world.run))
+            check_release(fresh, released_by(fresh.study))
             return "new study"
     else:
         raise AssertionError("not finished")

@@ -64,14 +64,16 @@ def test_enqueued_pilots_that_several_threads_take_run_once_each(
 @STORAGES
 def test_a_score_that_is_nan_is_a_failed_run_and_never_wins(kind: str, tmp_path: Path) -> None:
     """optuna/optuna#3205 and #3132: a value of nan ends differently by storage and by way."""
-    study = study_of(odp.RandTuneSampler(trials=exactly(4)), storage=storage_at(kind, tmp_path))
+    study = study_of(
+        odp.RandTuneSampler(trials=exactly(4), run=RUN), storage=storage_at(kind, tmp_path)
+    )
     told = study.ask()
     told.suggest_float("x", 0.0, 1.0)
     with pytest.warns(UserWarning, match="nan is not acceptable"):
         study.tell(told, math.nan)
     study.optimize(lambda t: math.nan if t.number == 1 else t.suggest_float("x", 0.0, 1.0))
     assert [t.state for t in study.trials] == [TrialState.FAIL] * 2 + [TrialState.COMPLETE] * 2
-    release = odp.release(study, RUN, failures="chance", vouched="a test")
+    release = odp.release(study, failures="chance", vouched="a test")
     assert release.value == max(t.value for t in study.trials[2:])
 
 
@@ -79,7 +81,7 @@ def test_a_score_that_is_nan_is_a_failed_run_and_never_wins(kind: str, tmp_path:
 def test_a_pruned_run_that_reported_the_best_value_does_not_win(kind: str, tmp_path: Path) -> None:
     """optuna/optuna#3542 and optuna/optuna-dashboard#852: a pruned trial's value is its last."""
     study = study_of(
-        odp.RandTuneSampler(trials=exactly(4)),
+        odp.RandTuneSampler(trials=exactly(4), run=RUN),
         storage=storage_at(kind, tmp_path),
         pruner=optuna.pruners.ThresholdPruner(upper=1e6),
     )
@@ -93,7 +95,7 @@ def test_a_pruned_run_that_reported_the_best_value_does_not_win(kind: str, tmp_p
 
     study.optimize(objective)
     assert study.trials[1].state == TrialState.PRUNED
-    release = odp.release(study, RUN, failures="chance", vouched="a test")
+    release = odp.release(study, failures="chance", vouched="a test")
     assert release.value is not None
     assert release.value <= 1.0
 
@@ -101,20 +103,24 @@ def test_a_pruned_run_that_reported_the_best_value_does_not_win(kind: str, tmp_p
 @STORAGES
 def test_a_choice_that_is_nan_is_refused_at_the_first_suggest(kind: str, tmp_path: Path) -> None:
     """optuna/optuna#3567: nan is not equal to itself, so ranges with it seem to change."""
-    study = study_of(odp.RandTuneSampler(trials=exactly(6)), storage=storage_at(kind, tmp_path))
+    study = study_of(
+        odp.RandTuneSampler(trials=exactly(6), run=RUN), storage=storage_at(kind, tmp_path)
+    )
 
     def objective(trial: Trial) -> float:
         return float(math.isnan(trial.suggest_categorical("c", [math.nan, 1.0])))
 
     with pytest.raises(InvalidArgumentError, match="finite numbers"):
-        study.optimize(objective, callbacks=[odp.PrivacyCallback(RUN)])
+        study.optimize(objective, callbacks=[odp.PrivacyCallback()])
     assert [t.params for t in study.trials] == [{}]
 
 
 @STORAGES
 def test_an_interrupted_run_counts_and_leaves_no_trial_running(kind: str, tmp_path: Path) -> None:
     """optuna/optuna#3336, #913: Ctrl-C leaves a trial running for ever."""
-    study = study_of(odp.RandTuneSampler(trials=exactly(4)), storage=storage_at(kind, tmp_path))
+    study = study_of(
+        odp.RandTuneSampler(trials=exactly(4), run=RUN), storage=storage_at(kind, tmp_path)
+    )
 
     def objective(trial: Trial) -> float:
         x = trial.suggest_float("x", 0.0, 1.0)
@@ -127,16 +133,16 @@ def test_an_interrupted_run_counts_and_leaves_no_trial_running(kind: str, tmp_pa
     assert odp.recover(study) == []
     study.optimize(objective)
     assert len(study.trials) == 4
-    odp.release(study, RUN, failures="chance", vouched="a test")
+    odp.release(study, failures="chance", vouched="a test")
 
 
 def test_threads_with_one_seed_draw_different_parameters() -> None:
     """optuna/optuna#4412 and #692: parallel workers with one seed propose the same."""
-    study = study_of(odp.RandTuneSampler(trials=exactly(12), seed=1))
+    study = study_of(odp.RandTuneSampler(trials=exactly(12), seed=1, run=RUN))
     study.optimize(lambda t: t.suggest_float("x", 0.0, 1.0), n_jobs=4)
     draws = [t.params["x"] for t in study.trials if t.params]  # None of trials beyond the last.
     assert len(draws) == len(set(draws)) == 12
-    again = [study_of(odp.RandTuneSampler(trials=exactly(12), seed=1)) for _ in range(2)]
+    again = [study_of(odp.RandTuneSampler(trials=exactly(12), seed=1, run=RUN)) for _ in range(2)]
     for repeated in again:
         repeated.optimize(lambda t: t.suggest_float("x", 0.0, 1.0))
     assert [t.params for t in again[0].trials] == [t.params for t in again[1].trials]
@@ -155,9 +161,9 @@ def test_a_grid_that_is_exhausted_or_enqueued_ends_no_study_of_ours() -> None:
 
 def test_three_hundred_parameters_are_released_whole() -> None:
     """optuna/optuna#3151 and #2572: hundreds of hyperparameters slow a study down or stop it."""
-    study = study_of(odp.RandTuneSampler(trials=exactly(3)))
+    study = study_of(odp.RandTuneSampler(trials=exactly(3), run=RUN))
     names = {f"b{i}" for i in range(300)}
     study.optimize(lambda t: float(sum(t.suggest_int(name, 0, 1) for name in sorted(names))))
-    release = odp.release(study, RUN, vouched="a test")
+    release = odp.release(study, vouched="a test")
     assert set(release.params) == names
     assert release.value == max(t.value for t in study.trials)

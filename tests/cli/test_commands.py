@@ -21,9 +21,13 @@ runner = CliRunner()
 def storage(tmp_path: Path) -> str:
     """A storage with a finished study, an unfinished one and a foreign one."""
     url = f"sqlite:///{tmp_path / 'tuning.db'}"
-    study = study_of(odp.RandTuneSampler(trials=exactly(3)), storage=url, study_name="done")
-    study.optimize(_objective, callbacks=[odp.PrivacyCallback(RUN)])
-    study = study_of(odp.RandTuneSampler(trials=exactly(5)), storage=url, study_name="open")
+    study = study_of(
+        odp.RandTuneSampler(trials=exactly(3), run=RUN), storage=url, study_name="done"
+    )
+    study.optimize(_objective, callbacks=[odp.PrivacyCallback()])
+    study = study_of(
+        odp.RandTuneSampler(trials=exactly(5), run=RUN), storage=url, study_name="open"
+    )
     study.optimize(_objective, n_trials=2)
     optuna.create_study(storage=url, study_name="foreign").optimize(_objective, n_trials=1)
     return url
@@ -86,11 +90,11 @@ def test_a_journal_file_is_a_storage(tmp_path: Path) -> None:
 
     path = str(tmp_path / "tuning.log")
     study = study_of(
-        odp.RandTuneSampler(trials=exactly(2)),
+        odp.RandTuneSampler(trials=exactly(2), run=RUN),
         storage=JournalStorage(JournalFileBackend(path)),
         study_name="done",
     )
-    study.optimize(_objective, callbacks=[odp.PrivacyCallback(RUN)])
+    study.optimize(_objective, callbacks=[odp.PrivacyCallback()])
     assert runner.invoke(app, ["release", path, "done", *VOUCHED]).exit_code == 0
 
 
@@ -205,10 +209,10 @@ def test_a_trial_that_is_not_open_is_named_by_its_flag(storage: str) -> None:
 
 
 @pytest.mark.slow
-def test_a_run_that_was_not_recorded_is_asked_for(tmp_path: Path) -> None:
+def test_what_a_run_costs_is_asked_for_if_nobody_said_it(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path / 'tuning.db'}"
-    finished_study(storage=url, study_name="done")
-    assert "The cost of one run is not known" in bad("release", url, "done")
+    finished_study(odp.RandTuneSampler(trials=exactly(3)), storage=url, study_name="done")
+    assert "Give the sampler run=" in bad("release", url, "done")
 
 
 def test_the_demo_runs_the_main_job() -> None:

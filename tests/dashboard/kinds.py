@@ -21,9 +21,9 @@ def _mean_utility(trial: optuna.Trial) -> float:
 
 
 def dp_hypo(**kwargs: Any) -> optuna.Study:
-    sampler = odp.DPHyPOSampler(trials=exactly(RUNS))
+    sampler = odp.DPHyPOSampler(trials=exactly(RUNS), run=RUN)
     study = study_of(sampler, **kwargs)
-    callbacks: list[Any] = [odp.PrivacyCallback(RUN), odp.dashboard.DashboardCallback()]
+    callbacks: list[Any] = [odp.PrivacyCallback(), odp.dashboard.DashboardCallback()]
     study.optimize(lambda trial: trial.suggest_float("x", 0, 1), callbacks=callbacks)
     return study
 

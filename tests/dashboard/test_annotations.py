@@ -22,7 +22,7 @@ from support import (
 )
 
 import optuna_dp as odp
-from optuna_dp.errors import MissingExtraError, PlanError
+from optuna_dp.errors import MissingExtraError, PlanError, ReleaseRefusedError
 
 from .kinds import CANDIDATES, KINDS, PLAN, RUNS
 
@@ -55,8 +55,8 @@ def plots(study: optuna.Study) -> set[str]:
 
 
 def private_study(sampler: Any = None, **kwargs: Any) -> optuna.Study:
-    study = study_of(sampler or odp.RandTuneSampler(trials=exactly(5)), **kwargs)
-    study.optimize(objective, callbacks=[odp.PrivacyCallback(RUN), dashboard.DashboardCallback()])
+    study = study_of(sampler or odp.RandTuneSampler(trials=exactly(5), run=RUN), **kwargs)
+    study.optimize(objective, callbacks=[odp.PrivacyCallback(), dashboard.DashboardCallback()])
     return study
 
 
@@ -75,12 +75,12 @@ def test_the_curators_page() -> None:
 
 
 def test_a_study_that_cannot_be_released_says_why() -> None:
-    study = study_of(odp.RandTuneSampler(trials=exactly(5)))
-    study.optimize(objective, n_trials=2, callbacks=[odp.PrivacyCallback(RUN)])
+    study = study_of(odp.RandTuneSampler(trials=exactly(5), run=RUN))
+    study.optimize(objective, n_trials=2, callbacks=[odp.PrivacyCallback()])
     dashboard.annotate(study, attack=False)
     assert "2 of 5" in note(study)
     assert "not yet: Some of its runs have not ended" in note(study)
-    seeded = private_study(odp.RandTuneSampler(trials=exactly(2), seed=1))
+    seeded = private_study(odp.RandTuneSampler(trials=exactly(2), seed=1, run=RUN))
     dashboard.annotate(seeded, attack=False)
     assert "NO: Its sampler has a seed" in note(seeded)
 
@@ -191,9 +191,9 @@ def recorder(calls: list[tuple[int, bool]]) -> Any:
 def test_the_books_are_kept_without_drawing(tmp_path: Path) -> None:
     """Drawing takes longer than many a run; whoever wants a page asks for it."""
     study = study_of(
-        odp.RandTuneSampler(trials=exactly(3)), storage=f"sqlite:///{tmp_path / 'a.db'}"
+        odp.RandTuneSampler(trials=exactly(3), run=RUN), storage=f"sqlite:///{tmp_path / 'a.db'}"
     )
-    study.optimize(objective, callbacks=[odp.PrivacyCallback(RUN)])
+    study.optimize(objective, callbacks=[odp.PrivacyCallback()])
     assert not [key for key in attrs(study) if key.startswith("dashboard:")]
 
 
@@ -203,7 +203,7 @@ def test_the_callback_annotates_now_and_then(
     calls: list[tuple[int, bool]] = []
     monkeypatch.setattr(study_pages, "annotate", recorder(calls))
     private_study(
-        odp.RandTuneSampler(trials=exactly(11)), storage=f"sqlite:///{tmp_path / 'a.db'}"
+        odp.RandTuneSampler(trials=exactly(11), run=RUN), storage=f"sqlite:///{tmp_path / 'a.db'}"
     )
     assert calls == [(1, False), (2, False), (4, False), (8, False), (11, True)]
     calls.clear()
@@ -263,5 +263,5 @@ def test_a_published_page_says_which_trial_only_looks_pruned() -> None:
 def test_without_a_plan_or_a_cost() -> None:
     with pytest.raises(PlanError, match="no plan"):
         dashboard.annotate(optuna.create_study())
-    with pytest.raises(PlanError, match="PrivacyCallback"):
-        dashboard.annotate(finished_study())
+    with pytest.raises(ReleaseRefusedError, match="Give the sampler run="):
+        dashboard.annotate(finished_study(odp.RandTuneSampler(trials=exactly(3))))

@@ -109,7 +109,7 @@ def same_release(kind: str, secret: int) -> Any:
     """A release that is the same whatever the secret: T, or the utilities."""
     law = odp.Geometric(mean=4)
     samplers: dict[str, Any] = {
-        "dp_hypo": lambda: odp.DPHyPOSampler(trials=law),
+        "dp_hypo": lambda: odp.DPHyPOSampler(trials=law, run=RUN),
         "propose_test": lambda: odp.ProposeTestSampler(
             candidates=[{"x": 0.5}], n_partitions=3000, epsilon=1.0, granularity=0.1, resolve=0.2
         ),
@@ -127,7 +127,7 @@ def same_release(kind: str, secret: int) -> Any:
         return 0.7 if private else 0.4 + 0.1 * secret
 
     study = study_of(sampler)
-    study.optimize(objective, callbacks=[odp.PrivacyCallback(RUN)] if private else [])
+    study.optimize(objective, callbacks=[odp.PrivacyCallback()] if private else [])
     release = released_by(study)
     assert release.params == {"x": 0.5}
     return release

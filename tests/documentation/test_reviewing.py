@@ -29,10 +29,10 @@ def _budget() -> str:
 
 
 def _selection() -> str:
-    sampler = odp.RandTuneSampler(trials=odp.Geometric(mean=2))
+    sampler = odp.RandTuneSampler(trials=odp.Geometric(mean=2), run=odp.gaussian(4.0))
     study = optuna.create_study(direction="maximize", sampler=sampler)
     study.optimize(lambda trial: trial.suggest_float("x", 0, 1))
-    release = odp.release(study, odp.gaussian(4.0), vouched="a test")
+    release = odp.release(study, vouched="a test")
     return release.statement() + release.with_training(odp.gaussian(4.0)).statement()
 
 

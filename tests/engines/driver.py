@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import optuna
-from support import exactly
+from support import RUN, exactly
 
 import optuna_dp as odp
 
@@ -73,7 +73,7 @@ def main() -> None:
     given = parser.parse_args()
     with running(given.engine, given.address):
         odp.distributed.optimize(
-            journal_study(given.folder, odp.RandTuneSampler(trials=exactly(RUNS))),
+            journal_study(given.folder, odp.RandTuneSampler(trials=exactly(RUNS), run=RUN)),
             objective_of(Diary(given.folder / "diary"), seconds=given.seconds),
             workers=WORKERS,
             engine=given.engine,

@@ -9,7 +9,7 @@ from pathlib import Path
 import optuna
 from optuna.storages import JournalStorage
 from optuna.storages.journal import JournalFileBackend
-from support import exactly
+from support import RUN, exactly
 
 import optuna_dp as odp
 
@@ -34,7 +34,7 @@ def journal_study(
         study_name="tuning",
         storage=JournalStorage(JournalFileBackend(str(folder / "journal"))),
         direction="maximize",
-        sampler=sampler or odp.RandTuneSampler(trials=exactly(12)),
+        sampler=sampler or odp.RandTuneSampler(trials=exactly(12), run=RUN),
         load_if_exists=True,
     )
 

@@ -20,7 +20,6 @@ import pytest
 from optuna.trial import TrialState
 from patience import PATIENCE, within
 from reliability.checks import check_exactly_t, release_of
-from support import RUN
 
 import optuna_dp as odp
 from optuna_dp.polling import poll
@@ -81,7 +80,7 @@ class Place:
         assert self.begin(*options).wait(PATIENCE) == 0, self.log.read_text()
         assert odp.recover(study) == []
         check_exactly_t(study, self.diary.began(), crashes=True)
-        assert release_of(study, RUN).params is not None
+        assert release_of(study).params is not None
 
     def study(self) -> optuna.Study:
         return journal_study(self.folder)

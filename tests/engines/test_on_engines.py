@@ -64,7 +64,7 @@ def test_the_planned_runs_are_made(engine: str, diary: Diary, tmp_path: Path) ->
         objective_of(diary),
         workers=WORKERS,
         engine=engine,
-        callbacks=[odp.PrivacyCallback(RUN)],
+        callbacks=[odp.PrivacyCallback()],
     )
     check_exactly_t(study, diary.began())
     assert odp.release(study, vouched="a test").params is not None
@@ -75,7 +75,9 @@ def test_a_study_in_a_file_of_sqlite(engine: str, diary: Diary, tmp_path: Path) 
         f"sqlite:///{tmp_path}/tuning.db", engine_kwargs={"connect_args": {"timeout": 60}}
     )
     study = optuna.create_study(
-        storage=storage, sampler=odp.RandTuneSampler(trials=exactly(6)), direction="maximize"
+        storage=storage,
+        sampler=odp.RandTuneSampler(trials=exactly(6), run=RUN),
+        direction="maximize",
     )
     odp.distributed.optimize(study, objective_of(diary), workers=WORKERS, engine=engine)
     check_exactly_t(study, diary.began())
@@ -92,7 +94,7 @@ def test_a_killed_worker_loses_its_run_and_no_other(
     odp.distributed.optimize(study, objective, workers=WORKERS, engine=engine)
     check_exactly_t(study, diary.began(), crashes=True)
     assert failed(study) == [fatal]
-    assert release_of(study, RUN).params is not None
+    assert release_of(study).params is not None
 
 
 @pytest.mark.parametrize("fatal", [1, 4])
@@ -124,7 +126,7 @@ def test_an_exception_comes_back_when_the_others_have_ended(
 def test_if_all_workers_die_another_call_continues(
     engine: str, diary: Diary, tmp_path: Path
 ) -> None:
-    study = journal_study(tmp_path, odp.RandTuneSampler(trials=exactly(20)))
+    study = journal_study(tmp_path, odp.RandTuneSampler(trials=exactly(20), run=RUN))
     killed = objective_of(diary, fatal=range(20))
     with pytest.raises(WorkersError, match="All workers died"):
         odp.distributed.optimize(study, killed, workers=2, engine=engine)

@@ -47,7 +47,7 @@ def failed(study: optuna.Study) -> list[int]:
 
 def test_three_workers_make_the_planned_runs(diary: Diary, tmp_path: Path) -> None:
     study = journal_study(tmp_path)
-    optimize(study, objective_of(diary), callbacks=[odp.PrivacyCallback(RUN)])
+    optimize(study, objective_of(diary), callbacks=[odp.PrivacyCallback()])
     check_exactly_t(study, diary.began())
     assert odp.release(study, vouched="a test").params is not None
 
@@ -69,7 +69,7 @@ def test_a_dead_worker_loses_its_run_and_no_other(diary: Diary, tmp_path: Path) 
     optimize(study, objective_of(diary, fatal=[2], death="thread"))
     check_exactly_t(study, diary.began(), crashes=True)
     assert failed(study) == [2]
-    assert release_of(study, RUN).params is not None
+    assert release_of(study).params is not None
 
 
 @pytest.mark.parametrize("fatal", [1, 4, 5])
@@ -88,7 +88,7 @@ def test_a_worker_that_starts_again_does_not_continue_its_run(
     diary: Diary, tmp_path: Path
 ) -> None:
     """In batches of one, so that a run which nobody marks would keep the next one waiting."""
-    sampler = odp.DPHyPOSampler(X, trials=exactly(6), candidates=16, batch_size=1)
+    sampler = odp.DPHyPOSampler(X, trials=exactly(6), candidates=16, batch_size=1, run=RUN)
     study = journal_study(tmp_path, sampler)
     objective = objective_of(diary, fatal=[1], death="thread")
     optimize(study, objective, workers=1, engine_options={"restarts": 1})
@@ -187,7 +187,7 @@ def test_a_worker_that_opens_another_storage_says_so(diary: Diary, tmp_path: Pat
     study = optuna.create_study(
         study_name="tuning",
         storage=Elsewhere(JournalFileBackend(str(tmp_path / "journal"))),
-        sampler=odp.RandTuneSampler(),
+        sampler=odp.RandTuneSampler(run=RUN),
     )
     with pytest.raises(WorkersError, match="found no study 'tuning' there") as caught:
         optimize(study, objective_of(diary))
@@ -257,7 +257,7 @@ def test_a_trial_is_its_workers_from_the_first_moment(
         return trial_id
 
     monkeypatch.setattr(JournalStorage, "create_new_trial", create_and_die)
-    sampler = odp.DPHyPOSampler(X, trials=exactly(6), candidates=16, batch_size=1)
+    sampler = odp.DPHyPOSampler(X, trials=exactly(6), candidates=16, batch_size=1, run=RUN)
     study = journal_study(tmp_path, sampler)
     optimize(study, objective_of(diary))
     assert failed(study) == [1]

@@ -55,7 +55,7 @@ def test_the_release_says_how_it_was_made(transport: Any) -> None:
     assert re.search(r"\brecord\b", text.split("## What it depends on")[0]) is None
     assert ("THE SERVER IS TRUSTED" in text) == isinstance(transport, PlainSum)
     data = json.loads(json.dumps(release.to_json()))
-    assert data["statement"]["neighboring_relation"] == "replace_one"
+    assert data["statement"]["guarantee"]["neighboring_relation"] == "replace_one"
     assert data["statement"]["epsilon"] <= 2.0
     assert max(release.attributes["noisy_votes"]) == release.value
     published = publish(release, optuna.storages.InMemoryStorage(), "vote")

@@ -97,16 +97,11 @@ BUDGETS = [
     Case("A record of a plan that is none", lambda: odp.BudgetPlan.from_json({"epsilon": 1.0})),
     Case(
         "What a trial may spend, of a study without a budget",
-        lambda: odp.fidelity(study_of(odp.RandTuneSampler()).ask()),
+        lambda: odp.fidelity(study_of(odp.RandTuneSampler(run=RUN)).ask()),
     ),
     Case("Several objectives and nobody who chooses", _several_objectives),
     Case("A choice of what no pilot has", _choice_of_something_else),
     Case("No pilot that ended with a score", _no_pilot_with_a_score),
-    Case("A cost given to the release", lambda: odp.release(_ended(), RUN)),
-    Case(
-        "Another relation given to the release",
-        lambda: odp.release(_ended(), neighboring_relation="replace_one"),
-    ),
     Case("A cost given to the callback", lambda: _callback(run=RUN)),
     Case(
         "Another relation given to the callback",

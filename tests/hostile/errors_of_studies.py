@@ -22,12 +22,12 @@ from .junk import write
 SAMPLERS = [
     Case(
         "Something else than a search space",
-        lambda: odp.RandTuneSampler({"x": (0.0, 1.0)}),
+        lambda: odp.RandTuneSampler({"x": (0.0, 1.0)}, run=RUN),
     ),
-    Case("A number instead of a law", lambda: odp.RandTuneSampler(trials=20)),
-    Case("c above 1", lambda: odp.DPHyPOSampler(density_bounds=(1.5, 2.0))),
-    Case("An unknown schedule", lambda: odp.DPHyPOSampler(schedule="free")),
-    Case("A batch of 0", lambda: odp.DPHyPOSampler(batch_size=0)),
+    Case("A number instead of a law", lambda: odp.RandTuneSampler(trials=20, run=RUN)),
+    Case("c above 1", lambda: odp.DPHyPOSampler(density_bounds=(1.5, 2.0), run=RUN)),
+    Case("An unknown schedule", lambda: odp.DPHyPOSampler(schedule="free", run=RUN)),
+    Case("A batch of 0", lambda: odp.DPHyPOSampler(batch_size=0, run=RUN)),
     Case("Not a plan", lambda: odp.BudgetSampler(16)),
     Case("A way to choose that is none", lambda: odp.BudgetSampler(budget(2), choose="worst")),
     Case("A callback without an event", lambda: odp.PrivacyCallback(0.5)),
@@ -41,14 +41,16 @@ SAMPLERS = [
 
 
 def _several_objectives() -> None:
-    study = optuna.create_study(directions=["maximize", "minimize"], sampler=odp.RandTuneSampler())
+    study = optuna.create_study(
+        directions=["maximize", "minimize"], sampler=odp.RandTuneSampler(run=RUN)
+    )
     study.optimize(lambda trial: (0.0, 0.0))
 
 
 def _two_workers() -> None:
-    study = study_of(odp.RandTuneSampler(trials=exactly(5)))
+    study = study_of(odp.RandTuneSampler(trials=exactly(5), run=RUN))
     study.optimize(objective, n_trials=1)
-    study.sampler = odp.RandTuneSampler(trials=odp.Geometric(10))
+    study.sampler = odp.RandTuneSampler(trials=odp.Geometric(10), run=RUN)
     study.optimize(objective, n_trials=1)
 
 
@@ -59,7 +61,7 @@ def _two_costs() -> None:
 
 
 def _dead_storage() -> None:
-    study = study_of(odp.RandTuneSampler(trials=exactly(5)))
+    study = study_of(odp.RandTuneSampler(trials=exactly(5), run=RUN))
 
     def die(*_: object, **__: object) -> None:
         raise StorageInternalError("the disk is full")
@@ -78,7 +80,9 @@ def _unsolved() -> optuna.Study:
 
     projection = odp.ConvexProjection(distance, name="small")
     space = {"x": optuna.distributions.FloatDistribution(-1.0, 1.0)}
-    sampler = odp.DPHyPOSampler(space, trials=exactly(3), candidates=8, projection=projection)
+    sampler = odp.DPHyPOSampler(
+        space, trials=exactly(3), candidates=8, projection=projection, run=RUN
+    )
     study = study_of(sampler)
     study.optimize(objective, n_trials=1)
     return study
@@ -87,22 +91,22 @@ def _unsolved() -> optuna.Study:
 def _unsolved_and_released() -> None:
     study = _unsolved()
     study.optimize(objective, catch=(OptunaDPError,))
-    odp.release(study, RUN, vouched="a test")
+    odp.release(study, vouched="a test")
 
 
 def _callback_elsewhere() -> None:
-    optuna.create_study().optimize(objective, n_trials=1, callbacks=[odp.PrivacyCallback(RUN)])
+    optuna.create_study().optimize(objective, n_trials=1, callbacks=[odp.PrivacyCallback()])
 
 
 def _enqueued_while_running() -> None:
-    study = study_of(odp.RandTuneSampler(trials=exactly(5)))
+    study = study_of(odp.RandTuneSampler(trials=exactly(5), run=RUN))
     study.optimize(objective, n_trials=1)
     study.enqueue_trial({"x": 0.3})
     study.optimize(objective, n_trials=1)
 
 
 def _two_at_once() -> None:
-    study = study_of(odp.DPHyPOSampler(trials=exactly(5), candidates=8))
+    study = study_of(odp.DPHyPOSampler(trials=exactly(5), candidates=8, run=RUN))
     study.optimize(objective, n_trials=1)
     study.ask()
     study.ask().suggest_float("x", -1.0, 1.0)
@@ -134,23 +138,23 @@ RUNNING = [
 
 
 def _unfinished() -> None:
-    study = study_of(odp.RandTuneSampler(trials=exactly(5)))
+    study = study_of(odp.RandTuneSampler(trials=exactly(5), run=RUN))
     study.optimize(objective, n_trials=3)
-    odp.release(study, RUN, vouched="a test")
+    odp.release(study, vouched="a test")
 
 
 def _enqueued() -> None:
-    study = study_of(odp.RandTuneSampler(trials=exactly(5)))
+    study = study_of(odp.RandTuneSampler(trials=exactly(5), run=RUN))
     study.optimize(objective, n_trials=3)
     study.enqueue_trial({"x": 0.3})
-    odp.release(study, RUN, vouched="a test")
+    odp.release(study, vouched="a test")
 
 
 def _added() -> None:
-    study = study_of(odp.RandTuneSampler(trials=exactly(5)))
+    study = study_of(odp.RandTuneSampler(trials=exactly(5), run=RUN))
     study.optimize(objective, n_trials=3)
     study.add_trial(create_trial(value=9.0))
-    odp.release(study, RUN, vouched="a test")
+    odp.release(study, vouched="a test")
 
 
 def _copied() -> None:
@@ -162,8 +166,8 @@ def _copied() -> None:
         to_storage=storage,
         to_study_name="a copy",
     )
-    odp.release(study, RUN, vouched="a test")
-    odp.release(optuna.load_study(study_name="a copy", storage=storage), RUN, vouched="a test")
+    odp.release(study, vouched="a test")
+    odp.release(optuna.load_study(study_name="a copy", storage=storage), vouched="a test")
 
 
 def _failed_together() -> None:
@@ -173,12 +177,12 @@ def _failed_together() -> None:
         return objective(trial)
 
     odp.release(
-        finished_study(odp.RandTuneSampler(trials=exactly(20)), breaks), RUN, vouched="a test"
+        finished_study(odp.RandTuneSampler(trials=exactly(20), run=RUN), breaks), vouched="a test"
     )
 
 
 def _pruned_across_trials() -> None:
-    odp.release(finished_study(function=_pruned), RUN, vouched="a test")
+    odp.release(finished_study(function=_pruned), vouched="a test")
 
 
 def _pruned(trial: optuna.Trial) -> float:
@@ -194,44 +198,43 @@ def _seeded() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         odp.release(
-            finished_study(odp.RandTuneSampler(trials=exactly(3), seed=1)), RUN, vouched="a test"
+            finished_study(odp.RandTuneSampler(trials=exactly(3), seed=1, run=RUN)),
+            vouched="a test",
         )
 
 
 def _foreign() -> None:
     study = optuna.create_study()
     study.optimize(objective, n_trials=2)
-    odp.release(study, RUN, vouched="a test")
+    odp.release(study, vouched="a test")
 
 
 def _other_worker() -> None:
-    study = study_of(odp.RandTuneSampler(trials=exactly(3)))
+    study = study_of(odp.RandTuneSampler(trials=exactly(3), run=RUN))
     study.optimize(objective, n_trials=1)
-    study.sampler = odp.RandTuneSampler(trials=odp.Geometric(10))
+    study.sampler = odp.RandTuneSampler(trials=odp.Geometric(10), run=RUN)
     # A worker that began before the first one had written the plan.
     study.sampler.check_before_asking = lambda _: None  # type: ignore[method-assign]
     with contextlib.suppress(OptunaDPError):
         study.optimize(objective, n_trials=1)
-    study.sampler = odp.RandTuneSampler(trials=exactly(3))
+    study.sampler = odp.RandTuneSampler(trials=exactly(3), run=RUN)
     study.optimize(objective)
-    odp.release(study, RUN, vouched="a test")
+    odp.release(study, vouched="a test")
 
 
 def _damaged_plan() -> None:
     study = finished_study()
     record = dict(study.trials[0].system_attrs[PLAN.key])
     write(study, 0, PLAN.key, {**record, "slots": -1})
-    odp.release(study, RUN, vouched="a test")
+    odp.release(study, vouched="a test")
 
 
-def _another_cost() -> None:
-    study = finished_study()
-    odp.release(study, RUN, vouched="a test")
-    odp.release(study, odp.gaussian(8.0), vouched="a test")
+def _no_cost() -> None:
+    odp.release(finished_study(odp.RandTuneSampler(trials=exactly(3))), vouched="a test")
 
 
 def _deleted() -> None:
-    study = study_of(odp.RandTuneSampler())
+    study = study_of(odp.RandTuneSampler(run=RUN))
     optuna.delete_study(study_name=study.study_name, storage=study._storage)
     study.ask()
 
@@ -239,18 +242,17 @@ def _deleted() -> None:
 RELEASE = [
     Case("A run that no solver could draw", _unsolved_and_released),
     Case("A study that somebody has deleted", _deleted),
-    Case("Something else than a study", lambda: odp.release("tuning.db", RUN)),
+    Case("Something else than a study", lambda: odp.release("tuning.db")),
     Case(
         "Something else than a store of artifacts",
-        lambda: odp.release(finished_study(), RUN, artifact_store=3),
+        lambda: odp.release(finished_study(), artifact_store=3),
     ),
     Case("Recovering something else than a study", lambda: odp.recover(None)),
-    Case("A study without trials", lambda: odp.release(study_of(odp.RandTuneSampler()), RUN)),
+    Case("A study without trials", lambda: odp.release(study_of(odp.RandTuneSampler(run=RUN)))),
     Case("A study that has not finished", _unfinished),
     Case("A study of another sampler", _foreign),
-    Case("No cost of a run", lambda: odp.release(finished_study())),
-    Case("A cost that is only stated", lambda: odp.release(finished_study(), RUN)),
-    Case("Another cost than on record", _another_cost),
+    Case("No cost of a run", _no_cost),
+    Case("A cost that is only stated", lambda: odp.release(finished_study())),
     Case("An enqueued trial", _enqueued),
     Case("An added trial", _added),
     Case("A copy of a study that has been released", _copied),

@@ -20,8 +20,8 @@ from optuna_dp.errors import PlanError, ReleaseRefusedError, UnfinishedStudyErro
 COUNT = 4
 X = {"x": optuna.distributions.FloatDistribution(0.0, 1.0)}
 SAMPLERS: dict[str, Callable[[], Any]] = {
-    "rand_tune": lambda: odp.RandTuneSampler(trials=exactly(COUNT)),
-    "dp_hypo": lambda: odp.DPHyPOSampler(X, trials=exactly(COUNT), candidates=4),
+    "rand_tune": lambda: odp.RandTuneSampler(trials=exactly(COUNT), run=RUN),
+    "dp_hypo": lambda: odp.DPHyPOSampler(X, trials=exactly(COUNT), candidates=4, run=RUN),
 }
 
 
@@ -90,7 +90,7 @@ def test_what_objectives_do_to_themselves_is_an_outcome_of_a_run(name: str, samp
     study.optimize(objective, catch=(Exception,))
     assert len(study.trials) == COUNT
     assert all(t.state.is_finished() for t in study.trials)
-    found = odp.release(study, RUN, vouched="a test")
+    found = odp.release(study, vouched="a test")
     if expected is float:
         assert 0.0 <= found.value <= 1.0
     else:
@@ -124,7 +124,7 @@ def test_errors_that_are_not_caught_end_the_loop_and_cost_one_run() -> None:
     with pytest.raises(KeyboardInterrupt):
         study.optimize(lambda trial: (_ for _ in ()).throw(KeyboardInterrupt()))
     with pytest.raises(UnfinishedStudyError):
-        odp.release(study, RUN)
+        odp.release(study)
 
 
 def test_stopping_the_study_leaves_it_unfinished_until_it_is_continued() -> None:
@@ -138,8 +138,8 @@ def test_stopping_the_study_leaves_it_unfinished_until_it_is_continued() -> None
         assert len(study.trials) == done
         if done < COUNT:
             with pytest.raises(UnfinishedStudyError):
-                odp.release(study, RUN)
-    assert odp.release(study, RUN, vouched="a test").value is not None
+                odp.release(study)
+    assert odp.release(study, vouched="a test").value is not None
 
 
 @pytest.mark.parametrize("value", ["0.5", 10**400], ids=["text", "too large"])
@@ -152,17 +152,17 @@ def test_values_that_optuna_itself_stumbles_over(value: Any) -> None:
     is_open = odp.recover(study)
     if is_open:
         with pytest.raises(UnfinishedStudyError):
-            odp.release(study, RUN)
+            odp.release(study)
         odp.recover(study, fail=[trial.number for trial in is_open])
     assert len(study.trials) == COUNT
-    assert odp.release(study, RUN, vouched="a test").value in (None, 0.5)
+    assert odp.release(study, vouched="a test").value in (None, 0.5)
 
 
 def test_another_kind_of_parameter_under_the_same_name_fails_the_run() -> None:
     study = study_of(SAMPLERS["rand_tune"]())
     study.optimize(changes_kind, catch=(ValueError,))
     assert [t.state.name for t in study.trials] == ["COMPLETE", "FAIL"] * 2
-    assert odp.release(study, RUN, vouched="a test").value is not None
+    assert odp.release(study, vouched="a test").value is not None
 
 
 def widens(trial: Trial) -> float:
@@ -205,7 +205,7 @@ def test_what_objectives_do_to_the_study_is_refused(objective: Callable[[Trial],
     except PlanError:  # Said at once; whoever goes on all the same is refused in the end.
         study.optimize(objective, catch=(Exception,))
     with pytest.raises(ReleaseRefusedError):
-        odp.release(study, RUN)
+        odp.release(study)
 
 
 def test_candidates_of_a_conditional_space_may_differ() -> None:

@@ -16,7 +16,7 @@ import optuna_dp as odp
 from optuna_dp.accounting.event_json import event_from_json, event_to_json
 from optuna_dp.budget.settings import BudgetSettings
 from optuna_dp.errors import OptunaDPError
-from optuna_dp.evidence.run_record import RunRecord
+from optuna_dp.evidence.run_record import RunRecord, StatedRun
 from optuna_dp.private_selection.event import PrivateSelectionDpEvent
 from optuna_dp.private_selection.settings import SelectionSettings
 from optuna_dp.protocol.entries import PLAN
@@ -57,6 +57,9 @@ def plan_with(sampler: Any) -> dict[str, Any]:
 LISTED = [{"x": 0.1}, {"x": 0.9}]
 PLANS = {
     "rand_tune": plan_with(odp.RandTuneSampler(X, trials=exactly(4))),
+    "stated run": plan_with(
+        odp.RandTuneSampler(X, trials=exactly(4), run=TREE, output_attributes=["a"])
+    ),
     "dp_hypo": plan_with(odp.DPHyPOSampler(X, trials=exactly(4), candidates=8)),
     "budget": plan_with(odp.BudgetSampler(budget(2, 1), search_space=X)),
     "noisy_max": plan_with(odp.NoisyMaxSampler(candidates=LISTED, n_partitions=900, epsilon=1.0)),
@@ -81,7 +84,7 @@ READERS: dict[str, tuple[Callable[[Any], Any], Callable[[Any], Any], Any]] = {
     "run": (
         RunRecord.from_json,
         lambda read: read.to_json(),
-        RunRecord.checked(TREE, 1e-5, "add_or_remove_one", ["a"]).to_json(),
+        RunRecord(StatedRun(TREE), ("a",)).to_json(),
     ),
     "slot": (
         SlotRecord.from_json,
@@ -105,6 +108,7 @@ READERS: dict[str, tuple[Callable[[Any], Any], Callable[[Any], Any], Any]] = {
         )
         for name, reader in (
             ("rand_tune", SelectionSettings),
+            ("stated run", SelectionSettings),
             ("dp_hypo", SelectionSettings),
             ("budget", BudgetSettings),
             ("noisy_max", UtilitySettings),

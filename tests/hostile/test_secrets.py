@@ -38,8 +38,8 @@ def _drawn(monkeypatch: pytest.MonkeyPatch) -> None:
 
 PLAN = budget(2)
 SAMPLERS: dict[str, Callable[[], Any]] = {
-    "rand_tune": lambda: odp.RandTuneSampler(X, trials=LAW),
-    "dp_hypo": lambda: odp.DPHyPOSampler(X, trials=LAW, candidates=4, schedule="any"),
+    "rand_tune": lambda: odp.RandTuneSampler(X, trials=LAW, run=RUN),
+    "dp_hypo": lambda: odp.DPHyPOSampler(X, trials=LAW, candidates=4, schedule="any", run=RUN),
 }
 
 
@@ -55,7 +55,7 @@ def test_t_is_nowhere_that_somebody_else_looks(name: str) -> None:
     study = study_of(sampler)
     with logged() as lines, logged(LOSS_LOGGER) as log_of_optuna:
         study.optimize(
-            lambda trial: trial.suggest_float("x", 0, 1), callbacks=[odp.PrivacyCallback(RUN)]
+            lambda trial: trial.suggest_float("x", 0, 1), callbacks=[odp.PrivacyCallback()]
         )
         found = odp.release(study, vouched="a test")
     plan = read_plan(study)
@@ -67,7 +67,7 @@ def test_t_is_nowhere_that_somebody_else_looks(name: str) -> None:
         "logs": [
             *(line for line in lines if not line.startswith("DEBUG")),
             *log_of_optuna,
-            repr(odp.PrivacyCallback(RUN).guarantee(study)),
+            repr(odp.PrivacyCallback().guarantee(study)),
         ],
         "attributes": [repr(study.user_attrs), *(repr(t.user_attrs) for t in study.trials)],
         "statement": [found.statement(), json.dumps(found.to_json())],
@@ -86,7 +86,7 @@ def refusals(study: optuna.Study) -> list[str]:
     """What a worker, a callback and a release say while a study is wrong."""
     said = []
     for call in (
-        lambda: odp.release(study, RUN),
+        lambda: odp.release(study),
         lambda: odp.recover(study, fail=[10**6]),
         lambda: study.optimize(lambda trial: 0.0, n_trials=1),
     ):
@@ -100,11 +100,11 @@ def refusals(study: optuna.Study) -> list[str]:
 def test_exceptions_do_not_tell_t() -> None:
     study = study_of(SAMPLERS["rand_tune"]())
     study.optimize(lambda trial: trial.suggest_float("x", 0, 1), n_trials=3)
-    study.sampler = odp.RandTuneSampler(X, trials=odp.Geometric(mean=3))
+    study.sampler = odp.RandTuneSampler(X, trials=odp.Geometric(mean=3), run=RUN)
     said = refusals(study)
-    study.sampler = odp.DPHyPOSampler(X, trials=LAW)
+    study.sampler = odp.DPHyPOSampler(X, trials=LAW, run=RUN)
     said += refusals(study)
-    other = study_of(odp.RandTuneSampler(trials=LAW, seed=3))
+    other = study_of(odp.RandTuneSampler(trials=LAW, seed=3, run=RUN))
     other.optimize(lambda trial: trial.suggest_float("x", 0, 1))
     said += refusals(other)
     assert len(said) >= 6
@@ -169,12 +169,12 @@ def anothers(study: optuna.Study) -> None:
 
 def of_another_sampler(study: optuna.Study) -> None:
     study.sampler = optuna.samplers.RandomSampler()
-    study.optimize(well, n_trials=2, callbacks=[odp.PrivacyCallback(RUN)])
+    study.optimize(well, n_trials=2, callbacks=[odp.PrivacyCallback()])
     odp.fidelity(study.ask())
 
 
 def described_late(study: optuna.Study) -> None:
-    odp.release(study, RUN)
+    odp.release(study)
     odp.describe(study, dataset="late")
 
 
@@ -194,9 +194,9 @@ AFTER_THE_END: list[Callable[[optuna.Study], Any]] = [
     lambda study: odp.recover(study, fail=[3]),
     lambda study: (study.ask(), odp.recover(study, fail=[10**6])),
     lambda study: odp.release(study),
-    lambda study: odp.release(study, odp.gaussian(9.0), delta=2.0),
-    lambda study: odp.release(study, RUN, failures="lost"),
-    lambda study: odp.publish(odp.release(study, RUN), study._storage, "public"),
+    lambda study: odp.release(study, delta=2.0),
+    lambda study: odp.release(study, failures="lost"),
+    lambda study: odp.publish(odp.release(study), study._storage, "public"),
     lambda study: odp.report_utilities(study.ask(), [0.5]),
 ]
 
@@ -231,7 +231,7 @@ def test_no_message_tells_t_by_subtraction(name: str, done: int) -> None:
     DEBUG. ``recover``, the curator's tool, lists open trials."""
     sampler = SAMPLERS[name]()
     study = study_of(sampler)
-    callback = odp.PrivacyCallback(RUN)
+    callback = odp.PrivacyCallback()
     said: list[str] = []
     with logged() as lines:
         study.optimize(
@@ -239,8 +239,8 @@ def test_no_message_tells_t_by_subtraction(name: str, done: int) -> None:
         )
         study.ask(), study.ask()
         for call in (
-            lambda: odp.release(study, RUN),
-            lambda: odp.release(study, RUN, failures="chance"),
+            lambda: odp.release(study),
+            lambda: odp.release(study, failures="chance"),
             lambda: study.optimize(lambda trial: 0.0, n_trials=0, callbacks=[callback]),
         ):
             try:

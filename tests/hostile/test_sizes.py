@@ -27,8 +27,8 @@ SPACES: dict[str, dict[str, BaseDistribution]] = {
     "fifty parameters": {f"p{i}": FloatDistribution(0.0, 1.0) for i in range(50)},
 }
 SAMPLERS = {
-    "rand_tune": lambda space: odp.RandTuneSampler(space, trials=exactly(3)),
-    "dp_hypo": lambda space: odp.DPHyPOSampler(space, trials=exactly(3), candidates=4),
+    "rand_tune": lambda space: odp.RandTuneSampler(space, trials=exactly(3), run=RUN),
+    "dp_hypo": lambda space: odp.DPHyPOSampler(space, trials=exactly(3), candidates=4, run=RUN),
 }
 
 
@@ -48,7 +48,7 @@ def test_spaces_of_all_sizes_are_searched_stored_and_released(
     storage = f"sqlite:///{tmp_path}/s.db"
     study = study_of(SAMPLERS[sampler](space), storage=storage)
     study.optimize(objective)
-    found = odp.release(study, RUN, vouched="a test")
+    found = odp.release(study, vouched="a test")
     assert found.params is not None
     assert found.params.keys() == space.keys()
     assert all(

@@ -38,7 +38,7 @@ def of_budget(plan: odp.BudgetPlan = PLAN, **options: Any) -> optuna.Study:
 
 
 def of_tune(count: int = 4, **options: Any) -> optuna.Study:
-    return study_of(odp.RandTuneSampler(trials=exactly(count)), **options)
+    return study_of(odp.RandTuneSampler(trials=exactly(count), run=RUN), **options)
 
 
 @contextmanager
@@ -148,10 +148,10 @@ def runs_are_to_come() -> odp.Release:
     study.optimize(objective, n_trials=2)
     objective(study.ask())  # And its worker dies.
     with met("ontinue with study.optimize"):
-        odp.release(study, RUN)
+        odp.release(study)
     odp.recover(study, fail=[2])
     study.optimize(objective)
-    return odp.release(study, RUN, vouched="a test")
+    return odp.release(study, vouched="a test")
 
 
 def a_run_that_failed_before_it_began() -> odp.Release:
@@ -161,19 +161,19 @@ def a_run_that_failed_before_it_began() -> odp.Release:
     again(study, WITHOUT_ONE()).tell(1, state=TrialState.FAIL)
     study.optimize(objective)
     with met("optuna-dp recover STORAGE STUDY --fail 1"):
-        odp.release(study, RUN)
+        odp.release(study)
     odp.recover(study, fail=[1])
-    return odp.release(study, RUN, vouched="a test")
+    return odp.release(study, vouched="a test")
 
 
 def a_range_that_changed() -> odp.Release:
     study = of_tune()
     study.optimize(lambda trial: trial.suggest_float("x", 0.0, 1.0 + trial.number))
     with met("draw a share from [0, 1] and scale it"):
-        odp.release(study, RUN)
+        odp.release(study)
     study = of_tune()
     study.optimize(lambda trial: trial.suggest_float("share", 0.0, 1.0) * (1 + trial.number))
-    return odp.release(study, RUN, vouched="a test")
+    return odp.release(study, vouched="a test")
 
 
 WAYS = [
@@ -219,7 +219,7 @@ def test_ctrl_c_in_the_last_run_leaves_what_was_paid_for(
 
 
 def test_an_objective_that_asks_for_nothing_is_not_called_after_the_last_run() -> None:
-    for sampler in (odp.BudgetSampler(budget()), odp.RandTuneSampler(trials=exactly(1))):
+    for sampler in (odp.BudgetSampler(budget()), odp.RandTuneSampler(trials=exactly(1), run=RUN)):
         called: list[int] = []
 
         def asks_nothing(trial: Trial, called: list[int] = called) -> float:
@@ -234,7 +234,7 @@ def test_an_objective_that_asks_for_nothing_is_not_called_after_the_last_run() -
         assert (
             "not covered"
             not in (
-                odp.release(study, RUN, vouched="a test")
+                odp.release(study, vouched="a test")
                 if isinstance(sampler, odp.RandTuneSampler)
                 else odp.release(study, vouched="a constant")
             ).attributes

@@ -10,6 +10,7 @@ import optuna
 import pytest
 from optuna.distributions import FloatDistribution, IntDistribution
 from scipy import stats
+from support import RUN
 
 import optuna_dp as odp
 from optuna_dp.errors import InvalidArgumentError
@@ -53,13 +54,13 @@ def test_the_default_spread_is_that_of_the_documentation() -> None:
 
 @pytest.mark.slow
 def test_a_release_says_what_runs_were_drawn_from() -> None:
-    sampler = odp.RandTuneSampler(SPACE, trials=odp.Geometric(5), prior=PRIOR)
+    sampler = odp.RandTuneSampler(SPACE, trials=odp.Geometric(5), prior=PRIOR, run=RUN)
     study = optuna.create_study(direction="maximize", sampler=sampler)
 
     def objective(trial: optuna.Trial) -> float:
         return trial.suggest_float("noise", 0.1, 3.0, log=True)
 
-    study.optimize(objective, callbacks=[odp.PrivacyCallback(odp.gaussian(2.0))])
+    study.optimize(objective, callbacks=[odp.PrivacyCallback()])
     statement = odp.release(study, vouched="a test").statement()
     assert "(noise 0.3): ln(value / guess) is normal with standard deviation 1," in statement
 
@@ -67,7 +68,12 @@ def test_a_release_says_what_runs_were_drawn_from() -> None:
 def test_a_dp_hypo_that_may_not_adapt_follows_the_law() -> None:
     with pytest.warns(odp.errors.SeedWarning):
         sampler = odp.DPHyPOSampler(
-            SPACE, trials=odp.Geometric(200), prior=PRIOR, startup_runs=10_000, seed=4
+            SPACE,
+            trials=odp.Geometric(200),
+            prior=PRIOR,
+            startup_runs=10_000,
+            seed=4,
+            run=RUN,
         )
     study = optuna.create_study(sampler=sampler)
     study.optimize(lambda trial: trial.suggest_float("noise", 0.1, 3.0, log=True))
@@ -78,7 +84,9 @@ def test_a_dp_hypo_that_may_not_adapt_follows_the_law() -> None:
 
 def test_a_randtune_follows_the_law() -> None:
     with pytest.warns(odp.errors.SeedWarning):
-        sampler = odp.RandTuneSampler(SPACE, trials=odp.Geometric(200), prior=PRIOR, seed=4)
+        sampler = odp.RandTuneSampler(
+            SPACE, trials=odp.Geometric(200), prior=PRIOR, seed=4, run=RUN
+        )
     study = optuna.create_study(sampler=sampler)
     study.optimize(lambda trial: trial.suggest_float("noise", 0.1, 3.0, log=True))
     found = [t.params["noise"] for t in study.trials if t.params]
@@ -102,4 +110,4 @@ def test_a_randtune_follows_the_law() -> None:
 )
 def test_it_refuses_what_it_does_not_fit(centers: Any, sd: float, space: Any, words: str) -> None:
     with pytest.raises(InvalidArgumentError, match=words):
-        odp.RandTuneSampler(space, prior=odp.around(centers, sd=sd))
+        odp.RandTuneSampler(space, prior=odp.around(centers, sd=sd), run=RUN)

@@ -26,8 +26,10 @@ PLAN = odp.plan_budget(
 )
 SPACE = {"x": optuna.distributions.FloatDistribution(0.0, 1.0, step=0.125)}
 SAMPLERS: dict[str, Callable[[], Any]] = {
-    "rand_tune": lambda: odp.RandTuneSampler(trials=exactly(3)),
-    "dp_hypo": lambda: odp.DPHyPOSampler(SPACE, trials=exactly(3), candidates=4, schedule="any"),
+    "rand_tune": lambda: odp.RandTuneSampler(trials=exactly(3), run=RUN),
+    "dp_hypo": lambda: odp.DPHyPOSampler(
+        SPACE, trials=exactly(3), candidates=4, schedule="any", run=RUN
+    ),
     "budget": lambda: budget_sampler(PLAN),
     "noisy_max": lambda: odp.NoisyMaxSampler(
         SPACE, candidates=3, n_partitions=1000, epsilon=8.0, resolve=0.5
@@ -41,7 +43,7 @@ ALL = pytest.mark.parametrize("name", SAMPLERS)
 
 def released(study: optuna.Study, name: str) -> odp.Release:
     return (
-        odp.release(study, RUN, vouched="a test")
+        odp.release(study, vouched="a test")
         if name in ("rand_tune", "dp_hypo")
         else odp.release(study)
     )
@@ -250,7 +252,7 @@ def test_a_worker_that_died_while_it_claimed_is_waited_for_until_it_is_recovered
     study.optimize(run_of)
     assert len(pauses) == 5
     assert [t.state.name for t in study.trials[:3]] == ["COMPLETE", "FAIL", "COMPLETE"]
-    odp.release(study, RUN, vouched="a test")
+    odp.release(study, vouched="a test")
 
 
 class Stops(InMemoryStorage):
@@ -280,7 +282,7 @@ def test_a_worker_that_is_interrupted_while_it_claims_leaves_what_may_be_another
     assert study.trials[1].state == (TrialState.FAIL if other is None else TrialState.RUNNING)
     odp.recover(study, fail=[t.number for t in odp.recover(study)])
     study.optimize(run_of)
-    odp.release(study, RUN, vouched="a test")
+    odp.release(study, vouched="a test")
 
 
 def waiting_after_one_run(study: optuna.Study) -> None:
@@ -330,7 +332,7 @@ def test_no_way_to_hold_a_trial_before_it_begins_makes_two_runs_of_it(way: str) 
     In the two latter ways a second worker takes the trial in the moment after it was created.
     """
     if way == "a sampler that asks":
-        study = study_of(AsksFirst(trials=exactly(3)), storage=GivesTwice())
+        study = study_of(AsksFirst(trials=exactly(3), run=RUN), storage=GivesTwice())
         waiting_after_one_run(study)
     else:
         study = study_of(SAMPLERS["rand_tune"]())
@@ -350,7 +352,7 @@ def test_no_way_to_hold_a_trial_before_it_begins_makes_two_runs_of_it(way: str) 
         assert called.count(1) == 1
     study.optimize(objective)
     assert sorted(called) == sorted(set(called))
-    odp.release(study, RUN, vouched="a test")
+    odp.release(study, vouched="a test")
 
 
 def _hold_what_is_created(

@@ -30,8 +30,10 @@ PLAN = budget(COUNT - 1)
 STUDIES = int(os.environ.get("SUCCESSIVE_STUDIES", "800"))
 
 SAMPLERS: dict[str, Callable[[], Any]] = {
-    "rand_tune": lambda: odp.RandTuneSampler(trials=exactly(COUNT)),
-    "dp_hypo": lambda: odp.DPHyPOSampler(trials=exactly(COUNT), candidates=4, schedule="any"),
+    "rand_tune": lambda: odp.RandTuneSampler(trials=exactly(COUNT), run=RUN),
+    "dp_hypo": lambda: odp.DPHyPOSampler(
+        trials=exactly(COUNT), candidates=4, schedule="any", run=RUN
+    ),
     "budget": lambda: odp.BudgetSampler(PLAN, proposer=optuna.samplers.RandomSampler()),
 }
 
@@ -75,8 +77,7 @@ def check(study: optuna.Study, drawn: list[float]) -> None:
     still_open = [t.number for t in odp.recover(study)]
     odp.recover(study, fail=still_open)
     if len(study.trials) >= COUNT:
-        charged = isinstance(study.sampler, odp.BudgetSampler)
-        found = odp.release(study, None if charged else RUN, vouched="a test")
+        found = odp.release(study, vouched="a test")
         scored = [t for t in study.trials if t.state == TrialState.COMPLETE]
         assert found.params is None or found.params in [t.params for t in scored]
 
@@ -178,7 +179,7 @@ def test_what_stands_under_an_id_is_taken_for_its_own_trial_only() -> None:
 
 def test_what_is_kept_of_one_storage_is_bounded() -> None:
     """A trial forgotten before it was told is read from the storage instead."""
-    sampler = odp.RandTuneSampler(trials=exactly(5))
+    sampler = odp.RandTuneSampler(trials=exactly(5), run=RUN)
     sampler.under_way = UnderWay(capacity=2)
     study = study_of(sampler)
     trials = [study.ask() for _ in range(5)]
@@ -190,13 +191,13 @@ def test_what_is_kept_of_one_storage_is_bounded() -> None:
         trial.suggest_float("y", 0, 1)
         study.tell(trial, trial.suggest_float("z", 0, 1))
     assert kept_by(sampler) == 0
-    assert odp.release(study, RUN, vouched="a test").params is not None
+    assert odp.release(study, vouched="a test").params is not None
 
 
 @pytest.mark.slow
 def test_memory_does_not_grow_with_the_number_of_studies() -> None:
     sampler, rng = SAMPLERS["rand_tune"](), random.Random(11)
-    callback = odp.PrivacyCallback(RUN)
+    callback = odp.PrivacyCallback()
 
     def some(count: int) -> int:
         for i in range(count):

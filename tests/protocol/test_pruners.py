@@ -60,12 +60,14 @@ def names(pruner: BasePruner) -> str:
 @pytest.mark.parametrize("pruner", CROSS_TRIAL, ids=names)
 def test_a_pruner_that_compares_trials_never_prunes_and_says_so_once(pruner: BasePruner) -> None:
     with logged() as lines:
-        study = finished_study(odp.RandTuneSampler(trials=exactly(8)), declines, pruner=pruner)
+        study = finished_study(
+            odp.RandTuneSampler(trials=exactly(8), run=RUN), declines, pruner=pruner
+        )
     assert [t.state for t in study.trials] == [TrialState.COMPLETE] * 8
     said = [line for line in lines if "does not prune" in line]
     assert len(said) == 1
     assert type(pruner).__name__ in said[0]
-    odp.release(study, RUN, vouched="a test")
+    odp.release(study, vouched="a test")
 
 
 def test_optunas_default_is_silent_if_nobody_asks() -> None:
@@ -101,11 +103,11 @@ def test_something_that_is_no_pruner_is_refused() -> None:
 @pytest.mark.filterwarnings("ignore::optuna.exceptions.ExperimentalWarning")
 def test_pruners_that_look_at_one_trial_work_as_they_are(pruner: BasePruner, wrap: bool) -> None:
     used = odp.WithinTrialPruner(pruner) if wrap else pruner
-    study = finished_study(odp.RandTuneSampler(trials=exactly(3)), declines, pruner=used)
+    study = finished_study(odp.RandTuneSampler(trials=exactly(3), run=RUN), declines, pruner=used)
     pruned = [t for t in study.trials if t.state == TrialState.PRUNED]
     assert len(pruned) == (3 if type(pruner) is PatientPruner and _is_bare(pruner) else 0)
     assert all(t.system_attrs[PRUNED_BY.key] for t in pruned)
-    release = odp.release(study, RUN, vouched="a test")
+    release = odp.release(study, vouched="a test")
     assert (release.params is None) == (len(pruned) == 3)
 
 
@@ -127,11 +129,13 @@ def test_a_pruner_of_ones_own_sees_one_trial_only() -> None:
             return trial.number == 1
 
     study = finished_study(
-        odp.RandTuneSampler(trials=exactly(3)), declines, pruner=odp.WithinTrialPruner(Nosy())
+        odp.RandTuneSampler(trials=exactly(3), run=RUN),
+        declines,
+        pruner=odp.WithinTrialPruner(Nosy()),
     )
     assert all(len(numbers) == 1 for numbers in seen)
     assert [t.state for t in study.trials].count(TrialState.PRUNED) == 1
-    odp.release(study, RUN, vouched="a test")
+    odp.release(study, vouched="a test")
 
 
 def test_a_pruner_of_ones_own_that_is_not_wrapped_does_not_prune() -> None:
@@ -139,5 +143,7 @@ def test_a_pruner_of_ones_own_that_is_not_wrapped_does_not_prune() -> None:
         def prune(self, study: Any, trial: FrozenTrial) -> bool:
             return True
 
-    study = finished_study(odp.RandTuneSampler(trials=exactly(3)), declines, pruner=Always())
+    study = finished_study(
+        odp.RandTuneSampler(trials=exactly(3), run=RUN), declines, pruner=Always()
+    )
     assert [t.state for t in study.trials] == [TrialState.COMPLETE] * 3

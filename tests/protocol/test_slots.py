@@ -10,7 +10,7 @@ import optuna
 import pytest
 from optuna.trial import TrialState
 from slow_cases import slow_if
-from support import ask, exactly, objective, study_of, tell
+from support import RUN, ask, exactly, objective, study_of, tell
 
 import optuna_dp as odp
 from optuna_dp.errors import (
@@ -23,9 +23,9 @@ from optuna_dp.protocol.entries import SLOT
 from optuna_dp.protocol.records import read_plan
 
 SAMPLERS: dict[str, Any] = {
-    "rand_tune": lambda **kw: odp.RandTuneSampler(**kw),
-    "dp_hypo_batch": lambda **kw: odp.DPHyPOSampler(candidates=16, batch_size=2, **kw),
-    "dp_hypo_any": lambda **kw: odp.DPHyPOSampler(candidates=16, schedule="any", **kw),
+    "rand_tune": lambda **kw: odp.RandTuneSampler(**kw, run=RUN),
+    "dp_hypo_batch": lambda **kw: odp.DPHyPOSampler(candidates=16, batch_size=2, **kw, run=RUN),
+    "dp_hypo_any": lambda **kw: odp.DPHyPOSampler(candidates=16, schedule="any", **kw, run=RUN),
 }
 
 
@@ -67,20 +67,20 @@ def test_exactly_t_runs_take_place(name: str, n_jobs: int) -> None:
 
 
 def test_no_arguments_are_needed() -> None:
-    study = optuna.create_study(sampler=odp.DPHyPOSampler())
+    study = optuna.create_study(sampler=odp.DPHyPOSampler(run=RUN))
     study.optimize(lambda trial: trial.suggest_float("x", 0, 1) ** 2)
     check_exactly_t(study)
 
 
 @pytest.mark.slow
 def test_the_callback_changes_nothing() -> None:
-    study = study_of(odp.RandTuneSampler(trials=exactly(5)))
-    study.optimize(objective, callbacks=[odp.PrivacyCallback(odp.gaussian(4.0))])
+    study = study_of(odp.RandTuneSampler(trials=exactly(5), run=RUN))
+    study.optimize(objective, callbacks=[odp.PrivacyCallback()])
     assert len(study.trials) == 5
 
 
 def test_resuming_adds_no_run() -> None:
-    study = study_of(odp.RandTuneSampler(trials=exactly(6)))
+    study = study_of(odp.RandTuneSampler(trials=exactly(6), run=RUN))
     study.optimize(objective, n_trials=2)
     study.optimize(objective, n_trials=2)
     study.optimize(objective)
@@ -91,7 +91,7 @@ def test_resuming_adds_no_run() -> None:
 
 
 def test_ask_and_tell_stops_at_t() -> None:
-    study = study_of(odp.RandTuneSampler(trials=exactly(3)))
+    study = study_of(odp.RandTuneSampler(trials=exactly(3), run=RUN))
     for _ in range(3):
         trial = study.ask()
         study.tell(trial, objective(trial))
@@ -103,11 +103,11 @@ def test_ask_and_tell_stops_at_t() -> None:
 
 
 def test_a_poisson_law_may_give_no_run_at_all() -> None:
-    study = study_of(odp.RandTuneSampler(trials=odp.Poisson(mean=1e-9)))
+    study = study_of(odp.RandTuneSampler(trials=odp.Poisson(mean=1e-9), run=RUN))
     study.optimize(objective)
     assert slots_of(study) == 0
     assert [t.state for t in study.trials] == [TrialState.PRUNED]
-    assert odp.release(study, odp.gaussian(4.0), vouched="a test").params is None
+    assert odp.release(study, vouched="a test").params is None
 
 
 def test_a_failed_run_is_a_run_and_is_not_repeated() -> None:
@@ -115,7 +115,7 @@ def test_a_failed_run_is_a_run_and_is_not_repeated() -> None:
         trial.suggest_float("x", 0, 1)
         raise RuntimeError("out of memory")
 
-    study = study_of(odp.RandTuneSampler(trials=exactly(4)))
+    study = study_of(odp.RandTuneSampler(trials=exactly(4), run=RUN))
     study.optimize(fails, catch=(RuntimeError,))
     assert [t.state for t in study.trials] == [TrialState.FAIL] * 4
 
@@ -129,25 +129,25 @@ def test_hyperbands_wrapped_study_works() -> None:
         return value
 
     for sampler in (
-        odp.RandTuneSampler(trials=exactly(8)),
-        odp.DPHyPOSampler(trials=exactly(8), candidates=16),
+        odp.RandTuneSampler(trials=exactly(8), run=RUN),
+        odp.DPHyPOSampler(trials=exactly(8), candidates=16, run=RUN),
     ):
         pruner = optuna.pruners.HyperbandPruner(min_resource=1, max_resource=4)
         study = study_of(sampler, pruner=pruner)
         study.optimize(reports)
         assert [t.state for t in study.trials] == [TrialState.COMPLETE] * 8
-        odp.release(study, odp.gaussian(4.0), vouched="a test")
+        odp.release(study, vouched="a test")
 
 
 def test_every_run_has_a_tie_break_of_its_own() -> None:
-    study = study_of(odp.RandTuneSampler(trials=exactly(50)))
+    study = study_of(odp.RandTuneSampler(trials=exactly(50), run=RUN))
     study.optimize(objective)
     ties = {t.system_attrs[SLOT.key]["tie_break"] for t in study.trials}
     assert len(ties) == 50
 
 
 def test_an_enqueued_trial_is_refused_at_once() -> None:
-    study = study_of(odp.RandTuneSampler(trials=exactly(3)))
+    study = study_of(odp.RandTuneSampler(trials=exactly(3), run=RUN))
     study.enqueue_trial({"x": 0.5})
     with pytest.raises(PlanError, match="enqueued"):
         study.optimize(objective)
@@ -157,16 +157,16 @@ def test_an_enqueued_trial_is_refused_at_once() -> None:
 def test_a_study_begun_by_another_sampler_is_refused() -> None:
     study = optuna.create_study(direction="maximize")
     study.optimize(objective, n_trials=1)
-    study.sampler = odp.RandTuneSampler(trials=exactly(3))
+    study.sampler = odp.RandTuneSampler(trials=exactly(3), run=RUN)
     with pytest.raises(PlanError, match="no plan"):
         study.optimize(objective)
     assert all(t.state.is_finished() for t in study.trials)
 
 
 def test_a_worker_with_another_plan_does_not_run() -> None:
-    study = study_of(odp.RandTuneSampler(trials=exactly(5)))
+    study = study_of(odp.RandTuneSampler(trials=exactly(5), run=RUN))
     study.optimize(objective, n_trials=2)
-    study.sampler = odp.RandTuneSampler(trials=odp.Geometric(mean=7))
+    study.sampler = odp.RandTuneSampler(trials=odp.Geometric(mean=7), run=RUN)
     calls: list[int] = []
     for _ in range(3):
         with pytest.raises(PlanError, match=r"trials\..*7.*in the plan.*No run is lost"):
@@ -175,10 +175,10 @@ def test_a_worker_with_another_plan_does_not_run() -> None:
         study.ask()
     assert calls == []
     assert len(study.trials) == 2
-    study.sampler = odp.RandTuneSampler(trials=exactly(5))
+    study.sampler = odp.RandTuneSampler(trials=exactly(5), run=RUN)
     study.optimize(objective)
     assert len(study.trials) == 5
-    odp.release(study, odp.gaussian(4.0), vouched="a test")
+    odp.release(study, vouched="a test")
 
 
 def test_a_worker_with_another_plan_takes_no_run_that_waits() -> None:
@@ -207,9 +207,9 @@ def test_a_worker_with_another_plan_takes_no_run_that_waits() -> None:
 def test_a_worker_with_another_plan_that_began_before_the_plan_was_written_does_not_run(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    study = study_of(odp.RandTuneSampler(trials=exactly(5)))
+    study = study_of(odp.RandTuneSampler(trials=exactly(5), run=RUN))
     study.optimize(objective, n_trials=2)
-    study.sampler = odp.RandTuneSampler(trials=odp.Geometric(mean=7))
+    study.sampler = odp.RandTuneSampler(trials=odp.Geometric(mean=7), run=RUN)
     calls: list[int] = []
     with monkeypatch.context() as early:
         # As it finds a study that has no plan yet.
@@ -220,16 +220,16 @@ def test_a_worker_with_another_plan_that_began_before_the_plan_was_written_does_
     assert calls == []
     assert [t.state for t in study.trials[2:]] == [TrialState.FAIL]
     assert not study.trials[2].params
-    study.sampler = odp.RandTuneSampler(trials=exactly(5))
+    study.sampler = odp.RandTuneSampler(trials=exactly(5), run=RUN)
     study.optimize(objective)
     with pytest.raises(ReleaseRefusedError, match="cannot count as a run that failed by chance"):
-        odp.release(study, odp.gaussian(4.0))
+        odp.release(study)
 
 
 def test_a_sampler_exchanged_within_a_run_does_not_draw_for_it() -> None:
-    study = study_of(odp.RandTuneSampler(trials=exactly(5)))
+    study = study_of(odp.RandTuneSampler(trials=exactly(5), run=RUN))
     trial = study.ask()
-    study.sampler = odp.RandTuneSampler(trials=odp.Geometric(mean=7))
+    study.sampler = odp.RandTuneSampler(trials=odp.Geometric(mean=7), run=RUN)
     with pytest.raises(PlanError, match="differs from the study's plan"):
         objective(trial)
 
@@ -252,7 +252,7 @@ def test_a_slot_lost_to_a_wrong_configuration_cannot_count_as_a_failed_run() -> 
 def test_a_study_id_that_is_used_again_does_not_bring_an_old_plan_back(tmp_path: Path) -> None:
     """SQLite gives the id of a deleted study to the next one."""
     storage = f"sqlite:///{tmp_path / 'tuning.db'}"
-    sampler = odp.RandTuneSampler(trials=exactly(5))
+    sampler = odp.RandTuneSampler(trials=exactly(5), run=RUN)
     first = study_of(sampler, storage=storage, study_name="same")
     first.optimize(objective, n_trials=3)
     old_plan = read_plan(first)
@@ -265,12 +265,12 @@ def test_a_study_id_that_is_used_again_does_not_bring_an_old_plan_back(tmp_path:
     assert new_plan is not None
     assert new_plan.nonce != old_plan.nonce
     assert len(second.trials) == 5
-    odp.release(second, odp.gaussian(4.0), vouched="a test")
+    odp.release(second, vouched="a test")
 
 
 def test_a_trial_object_made_anew_keeps_the_plan_and_its_slot() -> None:
     """Distributed training makes ``optuna.trial.Trial`` again from a running trial's id."""
-    study = study_of(odp.RandTuneSampler(trials=odp.Geometric(mean=50)))
+    study = study_of(odp.RandTuneSampler(trials=odp.Geometric(mean=50), run=RUN))
     first = study.ask()
     before = dict(study.trials[0].system_attrs)
     again = optuna.trial.Trial(study, first._trial_id)
@@ -282,7 +282,7 @@ def test_a_leader_that_cannot_draw_a_plan_leaves_nobody_waiting() -> None:
     def broken(bits: Any) -> int:
         raise RuntimeError("no entropy")
 
-    sampler = odp.RandTuneSampler(trials=odp.Geometric(mean=5))
+    sampler = odp.RandTuneSampler(trials=odp.Geometric(mean=5), run=RUN)
     sampler.strategy.number_of_slots = broken  # type: ignore[method-assign]
     study = study_of(sampler)
     # Whichever of the threads ends first: those that waited for the plan say that there is none.

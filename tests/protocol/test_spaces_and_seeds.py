@@ -8,7 +8,7 @@ from typing import Any
 import optuna
 import pytest
 from budget.budget_support import budget
-from support import exactly, logged, objective, study_of
+from support import RUN, exactly, logged, objective, study_of
 
 import optuna_dp as odp
 from optuna_dp.errors import (
@@ -32,8 +32,8 @@ def conditional(trial: optuna.Trial) -> float:
 @pytest.mark.parametrize(
     "sampler",
     [
-        odp.RandTuneSampler(SPACE, trials=exactly(4)),
-        odp.DPHyPOSampler(SPACE, trials=exactly(4), candidates=8),
+        odp.RandTuneSampler(SPACE, trials=exactly(4), run=RUN),
+        odp.DPHyPOSampler(SPACE, trials=exactly(4), candidates=8, run=RUN),
         odp.BudgetSampler(budget(3), search_space=SPACE),
     ],
     ids=lambda sampler: type(sampler).__name__,
@@ -48,8 +48,7 @@ def test_a_search_space_that_the_objective_does_not_use_is_pointed_out(sampler: 
     # A budget's proposer proposes whatever a pilot asks for.
     remarks = 0 if isinstance(sampler, odp.BudgetSampler) else 1
     assert len([line for line in lines if "asks for 'rate'" in line]) == remarks
-    charged = isinstance(sampler, odp.BudgetSampler)
-    found = odp.release(study, None if charged else odp.gaussian(4.0), vouched="a test")
+    found = odp.release(study, vouched="a test")
     assert found.params is not None
     assert set(found.params) == {"x", "rate"}
     (row,) = [line for line in found.statement().splitlines() if "| Parameters |" in line]
@@ -57,15 +56,17 @@ def test_a_search_space_that_the_objective_does_not_use_is_pointed_out(sampler: 
 
 
 def test_a_conditional_space_is_released_with_what_the_winner_used() -> None:
-    study = study_of(odp.RandTuneSampler(SPACE, trials=exactly(4)))
+    study = study_of(odp.RandTuneSampler(SPACE, trials=exactly(4), run=RUN))
     study.optimize(conditional)
-    found = odp.release(study, odp.gaussian(4.0), vouched="a test")
+    found = odp.release(study, vouched="a test")
     assert found.params is not None
     assert len(found.params) == 1
 
 
 def test_a_search_space_that_is_used_is_not_remarked_on() -> None:
-    study = study_of(odp.DPHyPOSampler({"x": SPACE["x"]}, trials=exactly(3), candidates=8))
+    study = study_of(
+        odp.DPHyPOSampler({"x": SPACE["x"]}, trials=exactly(3), candidates=8, run=RUN)
+    )
     with logged() as lines:
         study.optimize(objective)
     assert not [line for line in lines if "search_space" in line]
@@ -73,7 +74,7 @@ def test_a_search_space_that_is_used_is_not_remarked_on() -> None:
 
 def test_waiting_for_a_run_of_ones_own_thread_is_an_error_that_can_be_mended() -> None:
     space = {"x": optuna.distributions.FloatDistribution(-1, 1)}
-    study = study_of(odp.DPHyPOSampler(space, trials=exactly(3)))
+    study = study_of(odp.DPHyPOSampler(space, trials=exactly(3), run=RUN))
     first = study.ask()
     second = study.ask()
     with pytest.raises(WaitError, match="batch_size"):
@@ -83,7 +84,9 @@ def test_waiting_for_a_run_of_ones_own_thread_is_an_error_that_can_be_mended() -
 
 
 def test_multi_objective_studies_are_refused() -> None:
-    study = optuna.create_study(directions=["maximize", "minimize"], sampler=odp.RandTuneSampler())
+    study = optuna.create_study(
+        directions=["maximize", "minimize"], sampler=odp.RandTuneSampler(run=RUN)
+    )
     with pytest.raises(ValueError, match="multi-objective"):
         study.optimize(lambda trial: (trial.suggest_float("x", 0, 1), 1.0))
     # Otherwise other workers would wait for it for ever.
@@ -92,7 +95,7 @@ def test_multi_objective_studies_are_refused() -> None:
 
 def test_a_seed_repeats_the_study_whatever_the_number_of_jobs() -> None:
     def run(n_jobs: int) -> list[dict[str, Any]]:
-        study = study_of(odp.RandTuneSampler(trials=odp.Geometric(mean=9), seed=5))
+        study = study_of(odp.RandTuneSampler(trials=odp.Geometric(mean=9), seed=5, run=RUN))
         study.optimize(objective, n_jobs=n_jobs)
         return [t.params for t in study.trials if t.params]
 
@@ -102,8 +105,8 @@ def test_a_seed_repeats_the_study_whatever_the_number_of_jobs() -> None:
 @pytest.mark.parametrize("bounds", [(1.0, 2.0), (1, 2), (0.5, 1.0)])
 def test_density_bounds_under_which_nothing_can_be_learnt_are_refused(bounds: Any) -> None:
     with pytest.raises(InvalidArgumentError, match=r"none learns. Give c < 1 < C"):
-        odp.DPHyPOSampler(density_bounds=bounds)
-    odp.DPHyPOSampler(density_bounds=(1, 1))
+        odp.DPHyPOSampler(density_bounds=bounds, run=RUN)
+    odp.DPHyPOSampler(density_bounds=(1, 1), run=RUN)
     # The accounting knows that such a density is the prior, and charges accordingly.
     law = odp.Geometric(mean=3)
     assert odp.selection_guarantee(odp.gaussian(4.0), law, density_bounds=bounds).epsilon(
@@ -114,8 +117,8 @@ def test_density_bounds_under_which_nothing_can_be_learnt_are_refused(bounds: An
 @pytest.mark.parametrize(
     "make",
     [
-        lambda seed: odp.RandTuneSampler(seed=seed),
-        lambda seed: odp.DPHyPOSampler(seed=seed),
+        lambda seed: odp.RandTuneSampler(seed=seed, run=RUN),
+        lambda seed: odp.DPHyPOSampler(seed=seed, run=RUN),
         lambda seed: odp.NoisyMaxSampler(candidates=2, n_partitions=900, epsilon=1.0, seed=seed),
         lambda seed: odp.ProposeTestSampler(
             candidates=2,
@@ -145,7 +148,7 @@ def test_a_seed_is_warned_of_once_where_the_sampler_is_made(make: Any) -> None:
 
 def test_without_a_seed_nothing_repeats() -> None:
     def first() -> float:
-        study = study_of(odp.RandTuneSampler(trials=exactly(1)))
+        study = study_of(odp.RandTuneSampler(trials=exactly(1), run=RUN))
         study.optimize(objective)
         return float(study.trials[0].params["x"])
 

@@ -34,9 +34,9 @@ def losses(lines: list[str]) -> list[str]:
 
 def test_optunas_own_log_shows_the_guarantee_after_the_first_run_and_after_the_last() -> None:
     law = odp.Geometric(mean=5)
-    study = study_of(odp.RandTuneSampler(trials=law))
+    study = study_of(odp.RandTuneSampler(trials=law, run=RUN))
     with logged(LOSS_LOGGER) as lines:
-        study.optimize(objective, callbacks=[odp.PrivacyCallback(RUN, delta=1e-6)])
+        study.optimize(objective, callbacks=[odp.PrivacyCallback(delta=1e-6)])
     epsilon = odp.selection_guarantee(RUN, law).epsilon(1e-6)
     said = f"guaranteed epsilon {rounded_up(epsilon, 3)} at delta 1e-06 (Renyi divergence at most"
     assert [line[:17] for line in losses(lines)] == ["INFO: A run has e", "INFO: The last ru"]
@@ -50,11 +50,10 @@ def test_the_line_is_shown_and_hidden_as_optunas_own_lines_are() -> None:
 import sys, optuna, optuna_dp as odp
 for level in (optuna.logging.INFO, optuna.logging.WARNING):
     optuna.logging.set_verbosity(level)
-    sampler = odp.RandTuneSampler(trials=odp.Geometric(mean=2))
+    sampler = odp.RandTuneSampler(trials=odp.Geometric(mean=2), run=odp.gaussian(4.0))
     study = optuna.create_study(sampler=sampler)
     study.optimize(
-        lambda trial: trial.suggest_float("x", 0, 1),
-        callbacks=[odp.PrivacyCallback(odp.gaussian(4.0))],
+        lambda trial: trial.suggest_float("x", 0, 1), callbacks=[odp.PrivacyCallback()]
     )
     print("end of a study", file=sys.stderr)
 """
@@ -78,8 +77,8 @@ def test_the_divergence_that_is_shown_is_the_one_that_implies_the_smallest_epsil
 
 
 MADE = {
-    "rand_tune": lambda: odp.RandTuneSampler(trials=odp.Geometric(mean=5)),
-    "dp_hypo": lambda: odp.DPHyPOSampler(trials=odp.Geometric(mean=5), candidates=4),
+    "rand_tune": lambda: odp.RandTuneSampler(trials=odp.Geometric(mean=5), run=RUN),
+    "dp_hypo": lambda: odp.DPHyPOSampler(trials=odp.Geometric(mean=5), candidates=4, run=RUN),
 }
 
 
@@ -94,7 +93,7 @@ def test_what_the_callback_says_is_the_same_whatever_the_number_of_runs(
         monkeypatch.setattr(
             odp.TrialCount, "sample", lambda law, uniform_bits=None, count=count: count
         )
-        study, callback = study_of(MADE[name]()), odp.PrivacyCallback(RUN)
+        study, callback = study_of(MADE[name]()), odp.PrivacyCallback()
         with logged(LOSS_LOGGER) as lines:
             study.optimize(objective, n_trials=1, callbacks=[callback])
             guarantees.append(callback.guarantee(study))
@@ -123,24 +122,17 @@ def test_a_choice_over_partitions_shows_what_its_plan_costs() -> None:
             study.optimize(lambda trial: trial.suggest_float("x", 0, 1), callbacks=[callback])
         released = odp.release(study)
         assert callback.guarantee(study) == released.guarantee
-        assert released.delta == 1e-6
         shown = f"epsilon {rounded_up(released.guarantee.epsilon(1e-6), 3)} at delta 1e-06"
         assert len(losses(lines)) == 2
         assert all(f"The choice is guaranteed {shown}" in line for line in losses(lines))
 
 
-def test_a_choice_over_partitions_has_no_other_outputs_and_no_other_cost() -> None:
-    def chosen(callback: odp.PrivacyCallback) -> None:
-        sampler = odp.NoisyMaxSampler(candidates=[{"x": 0.5}], n_partitions=500, epsilon=1.0)
-        study_of(sampler).optimize(
-            lambda trial: trial.suggest_float("x", 0, 1), callbacks=[callback]
-        )
-
+def test_a_choice_over_partitions_has_no_other_cost() -> None:
+    sampler = odp.NoisyMaxSampler(candidates=[{"x": 0.5}], n_partitions=500, epsilon=1.0)
     with pytest.raises(PlanError, match="only the choice costs"):
-        chosen(odp.PrivacyCallback(RUN))
-    with pytest.raises(InvalidArgumentError, match="output_attributes"):
-        chosen(odp.PrivacyCallback(output_attributes=["a"]))
-    chosen(odp.PrivacyCallback(neighboring_relation="replace_one"))
+        study_of(sampler).optimize(
+            lambda trial: trial.suggest_float("x", 0, 1), callbacks=[odp.PrivacyCallback(RUN)]
+        )
 
 
 def test_the_guarantee_of_a_budget_is_its_plans() -> None:
@@ -154,19 +146,113 @@ def test_the_guarantee_of_a_budget_is_its_plans() -> None:
 
 @pytest.mark.slow
 def test_a_callback_of_another_cost_gives_no_guarantee() -> None:
-    study = study_of(odp.RandTuneSampler(trials=exactly(3)))
+    study = study_of(untold(3))
     study.optimize(objective, n_trials=1, callbacks=[odp.PrivacyCallback(RUN)])
     with pytest.raises(PlanError, match="another cost of a run"):
         odp.PrivacyCallback(odp.gaussian(9.0)).guarantee(study)
-    with pytest.raises(PlanError, match="cost of one run is not known"):
+    with pytest.raises(PlanError, match="Nobody said what one run costs"):
         odp.PrivacyCallback().guarantee(study)
     with pytest.raises(InvalidArgumentError, match="study"):
         odp.PrivacyCallback(RUN).guarantee("sqlite:///a.db")
 
 
+# -- a sampler that was told, and a callback that is told too -------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("other", "words"),
+    [
+        (odp.PrivacyCallback(odp.gaussian(9.0)), ["Gaussian noise of 9", "Gaussian noise of 4"]),
+        (odp.PrivacyCallback(odp.gaussian(4.0 + 1e-9)), ["4.000000001", "noise_multiplier=4.0"]),
+        (
+            odp.PrivacyCallback(RUN, neighboring_relation="replace_one"),
+            ["'replace_one' here and 'add_or_remove_one'"],
+        ),
+        (odp.PrivacyCallback(RUN, output_attributes=["a"]), ["output_attributes is ('a',) here"]),
+    ],
+)
+def test_a_callback_that_says_another_cost_than_the_sampler_is_refused(
+    other: odp.PrivacyCallback, words: list[str]
+) -> None:
+    study = study_of(odp.RandTuneSampler(trials=exactly(3), run=RUN))
+    with pytest.raises(PlanError, match=r"Leave it out: PrivacyCallback\(\)") as caught:
+        study.optimize(objective, callbacks=[other])
+    assert all(word in str(caught.value) for word in words)
+    with pytest.raises(PlanError, match="Leave it out"):
+        other.guarantee(study)
+    study.optimize(objective, callbacks=[odp.PrivacyCallback()])  # Nothing is spoilt.
+    assert odp.release(study, vouched="a test").guarantee.event.run == RUN
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "run",
+    [
+        RUN,
+        dp_event.ComposedDpEvent(
+            (odp.gaussian(4.0), odp.gaussian(9.0))
+        ),  # A tuple, in JSON a list.
+    ],
+)
+def test_a_callback_may_repeat_what_the_sampler_was_told(run: dp_event.DpEvent) -> None:
+    sampler = odp.RandTuneSampler(
+        trials=exactly(3), run=run, neighboring_relation="replace_one", output_attributes=["a"]
+    )
+    study = study_of(sampler)
+    again = odp.PrivacyCallback(run, neighboring_relation="replace_one", output_attributes=["a"])
+    study.optimize(objective, callbacks=[again])
+    released = odp.release(study, vouched="a test")
+    assert released.guarantee == again.guarantee(study)
+    assert released.guarantee.neighboring_relation == "replace_one"
+
+
+@pytest.mark.slow
+def test_beside_a_sampler_that_was_told_it_writes_nothing() -> None:
+    study = study_of(odp.RandTuneSampler(trials=exactly(3), run=RUN))
+    study.optimize(objective, callbacks=[odp.PrivacyCallback(RUN)])
+    assert study._storage.get_study_system_attrs(study._study_id) == {}
+
+
+# -- a sampler that was not told, and a callback that says what a run costs -----------------------
+
+
+def untold(runs: int) -> odp.RandTuneSampler:
+    return odp.RandTuneSampler(trials=exactly(runs))
+
+
+@pytest.mark.slow
+def test_what_the_callback_says_is_as_if_the_sampler_had_been_told() -> None:
+    def with_attribute(trial: optuna.Trial) -> float:
+        trial.set_user_attr("a", 0.25)
+        return objective(trial)
+
+    said = {"neighboring_relation": "replace_one", "output_attributes": ["a"]}
+    study, told = (
+        study_of(untold(3)),
+        study_of(odp.RandTuneSampler(trials=exactly(3), run=RUN, **said)),
+    )
+    study.optimize(with_attribute, callbacks=[odp.PrivacyCallback(RUN, **said)])
+    told.optimize(with_attribute, callbacks=[odp.PrivacyCallback()])
+    released, told_release = (odp.release(s, vouched="a test") for s in (study, told))
+    assert released.design == told_release.design
+    assert released.guarantee == told_release.guarantee
+    assert released.attributes == told_release.attributes == {"a": 0.25}
+    assert odp.verify(released.to_json()).ok
+
+
+def test_a_study_whose_cost_nobody_said_is_not_released_until_somebody_does() -> None:
+    study = study_of(untold(3))
+    study.optimize(objective)
+    with pytest.raises(ReleaseRefusedError, match=r"Give the sampler run="):
+        odp.release(study, vouched="a test")
+    study.optimize(objective, callbacks=[odp.PrivacyCallback(RUN)])  # As the error advises.
+    assert [trial.params != {} for trial in study.trials] == [True, True, True, False]
+    assert odp.release(study, vouched="a test").guarantee.event.run == RUN
+
+
 @pytest.mark.slow
 def test_it_writes_what_a_run_costs_once() -> None:
-    study = study_of(odp.RandTuneSampler(trials=exactly(9)))
+    study = study_of(untold(9))
     written = []
     storage = study._storage
     write = storage.set_study_system_attr
@@ -185,7 +271,7 @@ def test_it_writes_what_a_run_costs_once() -> None:
 
 @pytest.mark.slow
 def test_the_record_is_plain_json_and_no_user_attribute() -> None:
-    study = study_of(odp.RandTuneSampler(trials=exactly(2)))
+    study = study_of(untold(2))
     study.optimize(objective, callbacks=[odp.PrivacyCallback(RUN)])
     attrs = study._storage.get_study_system_attrs(study._study_id)
     assert len(attrs) == 1
@@ -195,9 +281,9 @@ def test_the_record_is_plain_json_and_no_user_attribute() -> None:
 
 
 def test_an_infinite_guarantee_is_said_to_be_one() -> None:
-    study = study_of(odp.RandTuneSampler(trials=exactly(2)))
+    study = study_of(odp.RandTuneSampler(trials=exactly(2), run=odp.approximate_dp(1.0, 1e-3)))
     with logged(LOSS_LOGGER) as lines:
-        study.optimize(objective, callbacks=[odp.PrivacyCallback(odp.approximate_dp(1.0, 1e-3))])
+        study.optimize(objective, callbacks=[odp.PrivacyCallback()])
     assert losses(lines)
     for line in losses(lines):
         assert "no finite epsilon at delta 1e-05 (no finite Renyi divergence is known)" in line
@@ -205,14 +291,14 @@ def test_an_infinite_guarantee_is_said_to_be_one() -> None:
 
 @pytest.mark.slow
 def test_progress_tells_t_at_the_curators_own_level_only() -> None:
-    study = study_of(odp.RandTuneSampler(trials=exactly(13)))
+    study = study_of(odp.RandTuneSampler(trials=exactly(13), run=RUN))
     with logged(LOSS_LOGGER) as shown, logged() as lines:
-        study.optimize(objective, callbacks=[odp.PrivacyCallback(RUN)])
+        study.optimize(objective, callbacks=[odp.PrivacyCallback()])
     assert len(shown) == 3, "lines can be counted"
     assert not [line for line in shown if "13" in line]
-    # That nobody told the sampler what a run is, is said after the first run.
+    # That an event is the curator's word is said after the first run.
     assert [line for line in lines if not line.startswith("DEBUG")] == [
-        line for line in lines if "was not told what a run is" in line
+        line for line in lines if "given no plan of a run" in line
     ]
     assert [line for line in lines if "of 13" in line]
 
@@ -225,9 +311,9 @@ def test_our_own_logger_is_quiet_by_default() -> None:
 @pytest.mark.slow
 def test_it_stops_the_study_by_itself() -> None:
     """Even if the sampler's own stop were not there."""
-    sampler = odp.RandTuneSampler(trials=exactly(5))
+    sampler = odp.RandTuneSampler(trials=exactly(5), run=RUN)
     study = study_of(sampler)
-    callback = odp.PrivacyCallback(RUN)
+    callback = odp.PrivacyCallback()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("optuna_dp.protocol.slot_strategy.Slot.stop_loop", lambda slot: None)
         study.optimize(objective, n_trials=50, callbacks=[callback])
@@ -237,7 +323,7 @@ def test_it_stops_the_study_by_itself() -> None:
 def test_a_study_of_another_sampler_is_refused() -> None:
     study = optuna.create_study(direction="maximize")
     with pytest.raises(PlanError, match="a sampler of optuna-dp"):
-        study.optimize(objective, n_trials=1, callbacks=[odp.PrivacyCallback(RUN)])
+        study.optimize(objective, n_trials=1, callbacks=[odp.PrivacyCallback()])
 
 
 @pytest.mark.parametrize(
@@ -255,7 +341,7 @@ def test_another_cost_of_a_run_is_noticed_at_its_first_call(
     other: odp.PrivacyCallback, words: list[str]
 ) -> None:
     first = odp.PrivacyCallback(RUN)
-    study = study_of(odp.RandTuneSampler(trials=exactly(9)))
+    study = study_of(untold(9))
     study.optimize(objective, n_trials=1, callbacks=[first])
     with pytest.raises(PlanError, match=r"another cost of a run.*worst_case") as caught:
         study.optimize(objective, callbacks=[other])
@@ -270,7 +356,7 @@ def test_another_cost_of_a_run_is_noticed_at_its_first_call(
 
 
 def test_another_cost_stated_after_the_last_run_spoils_nothing() -> None:
-    study = study_of(odp.RandTuneSampler(trials=exactly(2)))
+    study = study_of(untold(2))
     study.optimize(objective, callbacks=[odp.PrivacyCallback(RUN)])
     with pytest.raises(PlanError, match="another cost of a run"):
         study.optimize(objective, callbacks=[odp.PrivacyCallback(odp.gaussian(9.0))])
@@ -278,8 +364,8 @@ def test_another_cost_stated_after_the_last_run_spoils_nothing() -> None:
 
 
 def test_an_enqueued_trial_ends_the_next_optimize_too() -> None:
-    study = study_of(odp.RandTuneSampler(trials=exactly(9)))
-    callback = odp.PrivacyCallback(RUN)
+    study = study_of(odp.RandTuneSampler(trials=exactly(9), run=RUN))
+    callback = odp.PrivacyCallback()
     study.optimize(objective, n_trials=2, callbacks=[callback])
     study.enqueue_trial({"x": 0.5})
     with pytest.raises(PlanError, match="enqueued"):
@@ -310,15 +396,15 @@ def wraps(study: optuna.Study) -> None:
 def test_what_release_would_refuse_is_said_after_the_trial_at_fault(
     change: Callable[[optuna.Study], None], runs: int, words: str
 ) -> None:
-    study = study_of(odp.RandTuneSampler(trials=exactly(3)))
-    callback = odp.PrivacyCallback(RUN)
+    study = study_of(odp.RandTuneSampler(trials=exactly(3), run=RUN))
+    callback = odp.PrivacyCallback()
     study.optimize(objective, n_trials=runs, callbacks=[callback])
     change(study)
     with pytest.raises(ReleaseRefusedError, match=words) as caught:
         study.optimize(objective, n_trials=9, callbacks=[callback])
     assert caught.value.trial_number == runs
     assert len(study.trials) == runs + 1
-    study.sampler = odp.RandTuneSampler(trials=exactly(3))
+    study.sampler = odp.RandTuneSampler(trials=exactly(3), run=RUN)
     study.optimize(objective)
     with pytest.raises(ReleaseRefusedError, match=words):
         odp.release(study)
@@ -326,45 +412,39 @@ def test_what_release_would_refuse_is_said_after_the_trial_at_fault(
 
 def test_other_ranges_than_those_of_search_space_are_said_after_the_first_run() -> None:
     space = {"x": optuna.distributions.FloatDistribution(0.0, 1.0)}
-    study = study_of(odp.DPHyPOSampler(space, trials=exactly(5), candidates=8))
+    study = study_of(odp.DPHyPOSampler(space, trials=exactly(5), candidates=8, run=RUN))
     with pytest.raises(ReleaseRefusedError, match="but the sampler drew it from"):
-        study.optimize(objective, callbacks=[odp.PrivacyCallback(RUN)])
+        study.optimize(objective, callbacks=[odp.PrivacyCallback()])
     assert len(study.trials) == 1
-
-
-@pytest.mark.slow
-def test_a_composition_is_the_same_cost_when_it_is_read_again() -> None:
-    """dp-accounting's composed events may hold tuples, and JSON knows lists only."""
-    run = dp_event.ComposedDpEvent((odp.gaussian(4.0), odp.gaussian(9)))
-    study = study_of(odp.RandTuneSampler(trials=exactly(3)))
-    study.optimize(objective, callbacks=[odp.PrivacyCallback(run)])
-    assert odp.release(study, run, vouched="a test") == odp.release(study, vouched="a test")
 
 
 def test_bad_arguments() -> None:
     with pytest.raises(InvalidArgumentError, match="run="):
         odp.PrivacyCallback(1.0)
     with pytest.raises(InvalidArgumentError, match="delta="):
-        odp.PrivacyCallback(RUN, delta=0.0)
+        odp.PrivacyCallback(delta=0.0)
     with pytest.raises(InvalidArgumentError, match="neighboring_relation"):
         odp.PrivacyCallback(RUN, neighboring_relation="friends")
     with pytest.raises(InvalidArgumentError, match="output_attributes"):
         odp.PrivacyCallback(RUN, output_attributes="threshold")
     with pytest.raises(UnsupportedEventError, match="UnsupportedDpEvent"):
         odp.PrivacyCallback(odp.compose(RUN, dp_event.UnsupportedDpEvent()))
+    for said in ({"neighboring_relation": "replace_one"}, {"output_attributes": ["a"]}):
+        with pytest.raises(InvalidArgumentError, match="Give it to the sampler"):
+            odp.PrivacyCallback(**said)  # type: ignore[arg-type]
 
 
 # -- what a reviewer looks for first is asked of the curator before the release -------------------
 
 
 def messages(caplog: pytest.LogCaptureFixture, **facts: str) -> list[str]:
-    study = optuna.create_study(sampler=odp.RandTuneSampler(trials=odp.Geometric(mean=2)))
+    study = optuna.create_study(sampler=odp.RandTuneSampler(trials=odp.Geometric(mean=2), run=RUN))
     if facts:
         odp.describe(study, **facts)
     optuna.logging.enable_propagation()
     with caplog.at_level(logging.INFO, logger="optuna.optuna_dp"):
         study.optimize(
-            lambda trial: trial.suggest_float("x", 0, 1), callbacks=[odp.PrivacyCallback(RUN)]
+            lambda trial: trial.suggest_float("x", 0, 1), callbacks=[odp.PrivacyCallback()]
         )
     optuna.logging.disable_propagation()
     return [text for text in caplog.messages if text.startswith("Before the release")]

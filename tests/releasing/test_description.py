@@ -28,14 +28,14 @@ ALL = {
 def study_of(number: int = 2) -> optuna.Study:
     return optuna.create_study(
         sampler=odp.RandTuneSampler(
-            trials=odp.Binomial(1, mean=1) if number == 1 else odp.Geometric(mean=3)
+            trials=odp.Binomial(1, mean=1) if number == 1 else odp.Geometric(mean=3), run=RUN
         )
     )
 
 
 def released(study: optuna.Study) -> odp.Release:
     study.optimize(lambda trial: trial.suggest_float("x", 0, 1))
-    return odp.release(study, RUN, vouched="a test")
+    return odp.release(study, vouched="a test")
 
 
 @pytest.mark.slow
@@ -85,7 +85,7 @@ def test_it_can_be_told_in_pieces_until_the_release() -> None:
     odp.describe(study, dataset="new")  # says nothing new
     with pytest.raises(InvalidArgumentError, match="stands"):
         odp.describe(study, dataset="another")
-    assert odp.release(study, RUN, vouched="a test").to_json() == release.to_json()
+    assert odp.release(study, vouched="a test").to_json() == release.to_json()
 
 
 @pytest.mark.parametrize(
@@ -118,4 +118,4 @@ def test_a_damaged_record_is_refused() -> None:
 def test_a_score_of_zero_is_shown() -> None:
     study = study_of(1)
     study.optimize(lambda trial: 0.0 * trial.suggest_float("x", 0, 1))
-    assert "| score | 0.0 |" in odp.release(study, RUN, vouched="a test").statement()
+    assert "| score | 0.0 |" in odp.release(study, vouched="a test").statement()

@@ -35,9 +35,9 @@ def exact_accuracy(trial: Trial) -> float:
     ("objective", "words"), [(seeded, "the very same"), (exact_accuracy, "1/442")]
 )
 def test_scores_without_noise_are_pointed_out(objective: object, words: str) -> None:
-    study = study_of(odp.RandTuneSampler(trials=exactly(12)))
+    study = study_of(odp.RandTuneSampler(trials=exactly(12), run=RUN))
     with logged() as lines, pytest.warns(ExactScoreWarning, match=words) as caught:
-        study.optimize(objective, callbacks=[odp.PrivacyCallback(RUN)])  # type: ignore[arg-type]
+        study.optimize(objective, callbacks=[odp.PrivacyCallback()])  # type: ignore[arg-type]
     assert len(caught) == 1, "said once, when it shows"
     assert [line for line in lines if "look exact" in line]
     with pytest.warns(ExactScoreWarning, match=words):
@@ -50,10 +50,10 @@ def test_scores_without_noise_are_pointed_out(objective: object, words: str) -> 
 def test_the_log_says_it_where_warnings_are_silenced() -> None:
     with warnings.catch_warnings(), logged() as lines:
         warnings.simplefilter("ignore")
-        odp.RandTuneSampler(seed=3)
-        study = study_of(odp.RandTuneSampler(trials=exactly(5)))
+        odp.RandTuneSampler(seed=3, run=RUN)
+        study = study_of(odp.RandTuneSampler(trials=exactly(5), run=RUN))
         study.optimize(seeded)
-        odp.release(study, RUN, vouched="a test")
+        odp.release(study, vouched="a test")
     assert [line for line in lines if "with a seed" in line]
     assert [line for line in lines if "look exact" in line]
 

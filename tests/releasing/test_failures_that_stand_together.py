@@ -32,15 +32,13 @@ def fails_from(first: int, until: int = 10**9) -> Any:
 
 def stopped(sampler: Any, first: int, until: int = 10**9) -> optuna.Study:
     study = study_of(sampler)
-    study.optimize(
-        fails_from(first, until), catch=(Exception,), callbacks=[odp.PrivacyCallback(RUN)]
-    )
+    study.optimize(fails_from(first, until), catch=(Exception,), callbacks=[odp.PrivacyCallback()])
     return study
 
 
 @pytest.mark.slow
 def test_an_objective_that_raises_from_its_fourth_call_on() -> None:
-    study = stopped(odp.RandTuneSampler(trials=exactly(109)), 3)
+    study = stopped(odp.RandTuneSampler(trials=exactly(109), run=RUN), 3)
     with pytest.raises(ReleaseRefusedError, match="in a row failed"):
         odp.release(study)
     found = odp.release(study, failures="lost", vouched="a test")
@@ -55,7 +53,7 @@ def test_an_objective_that_raises_from_its_fourth_call_on() -> None:
 @pytest.mark.slow
 def test_where_the_first_runs_were_lost_none_is_charged_as_a_run_from_the_prior() -> None:
     sampler = odp.DPHyPOSampler(
-        X, trials=exactly(16), startup_runs=10, density_bounds=(0.5, 2.0), candidates=4
+        X, trials=exactly(16), startup_runs=10, density_bounds=(0.5, 2.0), candidates=4, run=RUN
     )
     found = odp.release(stopped(sampler, 0, 10), failures="lost", vouched="a test")
     adaptive = odp.selection_guarantee(RUN, odp.Binomial(6, mean=6), density_bounds=(0.5, 2.0))
@@ -65,7 +63,7 @@ def test_where_the_first_runs_were_lost_none_is_charged_as_a_run_from_the_prior(
 
 @pytest.mark.slow
 def test_runs_that_failed_by_chance_are_released_by_the_law_of_their_number() -> None:
-    sampler = odp.RandTuneSampler(trials=exactly(109))
+    sampler = odp.RandTuneSampler(trials=exactly(109), run=RUN)
     vouched = odp.release(stopped(sampler, 3), failures="chance", vouched="a test")
     assert vouched.disclosed_runs is None
     assert "could be chosen from" not in vouched.statement()
@@ -75,7 +73,7 @@ def test_runs_that_failed_by_chance_are_released_by_the_law_of_their_number() ->
 
 @pytest.mark.slow
 def test_asking_and_failing_until_release_accepts() -> None:
-    study = study_of(odp.RandTuneSampler(trials=exactly(60)))
+    study = study_of(odp.RandTuneSampler(trials=exactly(60), run=RUN))
     for i in range(60):
         trial = study.ask()
         value = trial.suggest_float("x", 0, 1)
@@ -84,8 +82,8 @@ def test_asking_and_failing_until_release_accepts() -> None:
         else:
             study.tell(trial, state=TrialState.FAIL)
     with pytest.raises(ReleaseRefusedError, match="in a row failed"):
-        odp.release(study, RUN)
-    charged = odp.release(study, RUN, failures="lost", vouched="a test").guarantee.epsilon(1e-5)
+        odp.release(study)
+    charged = odp.release(study, failures="lost", vouched="a test").guarantee.epsilon(1e-5)
     law = odp.selection_guarantee(RUN, odp.Geometric(mean=1000))
     cut = odp.selection_guarantee(RUN, odp.Geometric(mean=1000).capped(10))
     # The attack on min(T, 10) that the plain statement does not cover, and the charge does.
@@ -94,7 +92,9 @@ def test_asking_and_failing_until_release_accepts() -> None:
 
 @pytest.mark.slow
 def test_a_block_in_the_middle() -> None:
-    sampler = odp.DPHyPOSampler(X, trials=exactly(14), density_bounds=(1, 1), candidates=4)
+    sampler = odp.DPHyPOSampler(
+        X, trials=exactly(14), density_bounds=(1, 1), candidates=4, run=RUN
+    )
     study = stopped(sampler, 3, 10)
     with pytest.raises(ReleaseRefusedError, match="in a row failed"):
         odp.release(study)
@@ -106,12 +106,12 @@ def test_a_block_in_the_middle() -> None:
 @pytest.mark.slow
 def test_a_second_answer_about_failures_is_a_second_release() -> None:
     """Each answer tells something else, so only the first one is given, however often."""
-    study = stopped(odp.RandTuneSampler(trials=exactly(60)), 10)
+    study = stopped(odp.RandTuneSampler(trials=exactly(60), run=RUN), 10)
     first = odp.release(study, failures="chance", vouched="a test")
     with pytest.raises(ReleaseRefusedError, match="released before"):
         odp.release(study, failures="lost", vouched="a test")
     assert odp.release(study, failures="chance", vouched="a test") == first
-    study = stopped(odp.RandTuneSampler(trials=exactly(60)), 10)
+    study = stopped(odp.RandTuneSampler(trials=exactly(60), run=RUN), 10)
     first = odp.release(study, failures="lost", vouched="a test")
     with pytest.raises(ReleaseRefusedError, match="released before"):
         odp.release(study, failures="chance", vouched="a test")
@@ -119,25 +119,25 @@ def test_a_second_answer_about_failures_is_a_second_release() -> None:
 
 
 def test_nothing_that_failed_for_certain_is_asked_about_where_there_is_none() -> None:
-    study = study_of(odp.RandTuneSampler(trials=exactly(5)))
+    study = study_of(odp.RandTuneSampler(trials=exactly(5), run=RUN))
     study.optimize(lambda trial: trial.suggest_float("x", 0, 1))
     with pytest.raises(InvalidArgumentError, match="failures='lost'"):
-        odp.release(study, RUN, failures="lost", vouched="a test")
+        odp.release(study, failures="lost", vouched="a test")
     with pytest.raises(InvalidArgumentError, match="failures='luck'"):
-        odp.release(study, RUN, failures="luck", vouched="a test")  # type: ignore[arg-type]
-    assert odp.release(study, RUN, failures="chance", vouched="a test").value == study.best_value
+        odp.release(study, failures="luck", vouched="a test")  # type: ignore[arg-type]
+    assert odp.release(study, failures="chance", vouched="a test").value == study.best_value
 
 
 @pytest.mark.slow
 def test_all_failed_is_an_outcome_like_others() -> None:
-    study = stopped(odp.RandTuneSampler(trials=exactly(40)), 0)
+    study = stopped(odp.RandTuneSampler(trials=exactly(40), run=RUN), 0)
     assert odp.release(study, vouched="a test").params is None
 
 
 @pytest.mark.slow
 def test_the_curator_is_told_when_it_happens() -> None:
     with logged() as lines:
-        stopped(odp.RandTuneSampler(trials=exactly(60)), 10)
+        stopped(odp.RandTuneSampler(trials=exactly(60), run=RUN), 10)
     assert len([line for line in lines if "So many runs fail in a row" in line]) == 1
 
 

@@ -32,17 +32,19 @@ def test_a_budget_is_shown_with_every_rung() -> None:
 
 @pytest.mark.parametrize("name", ["x", "<script>alert(1)</script>"])
 def test_a_release_has_its_values_and_no_markup_of_others(name: str) -> None:
-    study = optuna.create_study(sampler=odp.RandTuneSampler(trials=odp.Binomial(1, mean=1)))
+    study = optuna.create_study(
+        sampler=odp.RandTuneSampler(trials=odp.Binomial(1, mean=1), run=odp.gaussian(4.0))
+    )
     study.optimize(lambda trial: trial.suggest_float(name, 0, 1))
-    release = odp.release(study, odp.gaussian(noise_multiplier=4.0), vouched="a test")
+    release = odp.release(study, vouched="a test")
     assert release.params is not None
     assert f"{name} {release.params[name]!r}" in text(release).replace("  ", " ")
     assert "<script>" not in release._repr_html_()
 
 
 def test_a_release_without_a_result_says_so() -> None:
-    study = optuna.create_study(sampler=odp.RandTuneSampler(trials=odp.Binomial(1, mean=1)))
-    study.optimize(lambda trial: float("nan"))
-    assert "nothing was chosen" in text(
-        odp.release(study, odp.gaussian(noise_multiplier=4.0), vouched="a test")
+    study = optuna.create_study(
+        sampler=odp.RandTuneSampler(trials=odp.Binomial(1, mean=1), run=odp.gaussian(4.0))
     )
+    study.optimize(lambda trial: float("nan"))
+    assert "nothing was chosen" in text(odp.release(study, vouched="a test"))

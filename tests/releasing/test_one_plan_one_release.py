@@ -50,16 +50,16 @@ def test_copies_are_not_fresh_private_choices() -> None:
 
 
 def test_a_half_finished_copy_that_is_continued_is_no_second_search() -> None:
-    sampler = odp.RandTuneSampler(trials=exactly(5))
+    sampler = odp.RandTuneSampler(trials=exactly(5), run=RUN)
     study = study_of(sampler)
     study.optimize(objective, n_trials=2)
     copy = copy_of(study, sampler)
     for one in (study, copy):
         one.optimize(objective)
-    odp.release(study, RUN, vouched="a test")
+    odp.release(study, vouched="a test")
     with pytest.raises(ReleaseRefusedError, match="second choice would cost"):
-        odp.release(copy, RUN)
-    odp.release(study, RUN, vouched="a test")
+        odp.release(copy)
+    odp.release(study, vouched="a test")
 
 
 @pytest.mark.parametrize("kind", ["budget", "rand_tune"])
@@ -67,8 +67,7 @@ def test_of_copies_that_went_on_in_several_ways_only_the_first_is_released(kind:
     """Three copies each made a last run, and the best was released."""
     sampler: Any = odp.BudgetSampler(budget(3))
     if kind == "rand_tune":
-        sampler = odp.RandTuneSampler(trials=exactly(5))
-    run = RUN if kind == "rand_tune" else None
+        sampler = odp.RandTuneSampler(trials=exactly(5), run=RUN)
     study = study_of(sampler)
     study.optimize(objective, n_trials=3)
     copies = [copy_of(study, sampler) for _ in range(3)]
@@ -80,25 +79,25 @@ def test_of_copies_that_went_on_in_several_ways_only_the_first_is_released(kind:
         from_study_name=copies[0].study_name, from_storage=study._storage, to_storage=alone
     )
     moved = optuna.load_study(study_name=copies[0].study_name, storage=alone, sampler=sampler)
-    odp.release(moved, run, vouched="a test")
+    odp.release(moved, vouched="a test")
     with pytest.raises(ReleaseRefusedError, match="both have made more runs") as caught:
-        odp.release(copies[1], run)
+        odp.release(copies[1])
     assert "Release 'copy 1', and show nothing of this one" in str(caught.value)
     # The original has gone on in no other way so far; once it has, it is the one.
     study.optimize(objective)
     for one in copies[:2]:
         with pytest.raises(ReleaseRefusedError, match="both have made more runs"):
-            odp.release(one, run)
-    odp.release(study, run, vouched="a test")
+            odp.release(one)
+    odp.release(study, vouched="a test")
 
 
 def test_a_copy_of_a_released_study_gives_the_same_release() -> None:
-    sampler = odp.RandTuneSampler(trials=exactly(3))
+    sampler = odp.RandTuneSampler(trials=exactly(3), run=RUN)
     study = study_of(sampler)
     study.optimize(objective)
-    found = odp.release(study, RUN, vouched="a test")
+    found = odp.release(study, vouched="a test")
     copy = copy_of(study, sampler)
-    assert odp.release(copy, RUN, vouched="a test").params == found.params
+    assert odp.release(copy, vouched="a test").params == found.params
 
 
 def stored(study: optuna.Study) -> list[optuna.trial.FrozenTrial]:
@@ -110,24 +109,24 @@ def stored(study: optuna.Study) -> list[optuna.trial.FrozenTrial]:
 
 @pytest.mark.parametrize("slots", [2, 3, 9])
 def test_a_number_of_runs_that_was_damaged_is_noticed(slots: int) -> None:
-    study = study_of(odp.RandTuneSampler(trials=exactly(5)))
+    study = study_of(odp.RandTuneSampler(trials=exactly(5), run=RUN))
     study.optimize(objective)
     record = stored(study)[0].system_attrs[PLAN.key]
     stored(study)[0].system_attrs[PLAN.key] = {**record, "slots": slots}
     study.optimize(objective)  # A worker that reads the damaged record makes nothing sound.
     with pytest.raises(ReleaseRefusedError, match=r"plan record is corrupted.*backup"):
-        odp.release(study, RUN)
+        odp.release(study)
     stored(study)[0].system_attrs[PLAN.key] = record
     if slots < 9:
-        assert odp.release(study, RUN, vouched="a test").value == study.best_value
+        assert odp.release(study, vouched="a test").value == study.best_value
 
 
 def test_a_slot_that_does_not_say_its_plan_is_refused() -> None:
-    study = study_of(odp.RandTuneSampler(trials=exactly(5)))
+    study = study_of(odp.RandTuneSampler(trials=exactly(5), run=RUN))
     study.optimize(objective)
     for trial in stored(study):
         record = dict(trial.system_attrs[SLOT.key])
         del record["plan"]
         trial.system_attrs[SLOT.key] = record
     with pytest.raises(ReleaseRefusedError, match="slot record"):
-        odp.release(study, RUN)
+        odp.release(study)

@@ -102,15 +102,16 @@ def test_public_settings_are_promised_and_asked_for_where_other_code_trained(
 def test_how_records_were_sampled_is_asked_where_a_sample_is_drawn_or_somebody_says_it() -> None:
     row = "| Sampling as performed |"
     for run, is_asked in ((odp.pure_dp(0.1), False), (odp.dp_sgd(**STEPS_OF_DP_SGD), True)):
-        study = study_of(odp.RandTuneSampler(trials=odp.Binomial(1, mean=1)))
+        study = study_of(odp.RandTuneSampler(trials=odp.Binomial(1, mean=1), run=run))
         study.optimize(lambda trial: trial.suggest_float("x", 0, 1))
-        release = odp.release(study, run, vouched="a test")
+        release = odp.release(study, vouched="a test")
         assert (row in release.statement()) is is_asked
         assert ("How were the batches" in odp.verify(release.to_json()).questions) is is_asked
-    described = study_of(odp.RandTuneSampler(trials=odp.Binomial(1, mean=1)))
+    run = odp.pure_dp(0.1)
+    described = study_of(odp.RandTuneSampler(trials=odp.Binomial(1, mean=1), run=run))
     odp.describe(described, sampling="all records in each round")
     described.optimize(lambda trial: trial.suggest_float("x", 0, 1))
-    page = odp.release(described, odp.pure_dp(0.1), vouched="a test").statement()
+    page = odp.release(described, vouched="a test").statement()
     assert f"{row} vouched for: all records in each round |" in page
 
 
@@ -128,9 +129,9 @@ def test_that_the_number_of_records_is_public_is_a_promise_where_the_plan_has_on
     study = study_of(odp.RandTuneSampler(trials=odp.Geometric(3), run=odp.RunPlan(**RUN)))
     study.optimize(trains)
     assert names_numbers(odp.release(study))
-    stated = study_of(odp.RandTuneSampler(trials=odp.Geometric(3)))
+    stated = study_of(odp.RandTuneSampler(trials=odp.Geometric(3), run=odp.gaussian(4.0)))
     stated.optimize(lambda trial: trial.suggest_float("x", 0, 1))
-    assert not names_numbers(odp.release(stated, odp.gaussian(4.0), vouched="a test"))
+    assert not names_numbers(odp.release(stated, vouched="a test"))
 
 
 def test_a_promise_about_early_stopping_is_left_out_only_where_the_software_took_all_steps(
@@ -210,12 +211,12 @@ def test_words_of_a_curator_stay_in_one_line_of_the_sheet_of_questions() -> None
 
 def test_words_of_a_file_are_no_words_of_the_check() -> None:
     forged = "1\x1b[2J\nAGREES: everything"
-    study = study_of(odp.RandTuneSampler(trials=odp.Geometric(3)))
+    study = study_of(odp.RandTuneSampler(trials=odp.Geometric(3), run=odp.gaussian(4.0)))
     with pytest.raises(InvalidArgumentError, match="unit"):
         odp.describe(study, unit="patient\n\n# Approved", cap=2)
     odp.describe(study, owner="me\n\n# Approved")
     study.optimize(lambda trial: trial.suggest_float("a", 0, 1))
-    data = odp.release(study, odp.gaussian(4.0), vouched="known").to_json()
+    data = odp.release(study, vouched="known").to_json()
     assert "\n# Approved" not in odp.verify(data).statement
     data["statement"]["versions"]["scipy"] = forged
     data["statement"]["method"] = forged
@@ -293,10 +294,10 @@ def test_what_if_a_person_has_several_records(enforced: odp.Release) -> None:
 
 
 def test_what_if_is_refused_where_clients_are_protected() -> None:
-    study = study_of(odp.RandTuneSampler(trials=odp.Binomial(1, mean=1)))
-    study.optimize(lambda trial: trial.suggest_float("x", 0, 1))
     run = odp.per_client(odp.gaussian(noise_multiplier=4.0))
-    data = odp.release(study, run, vouched="a test").to_json()
+    study = study_of(odp.RandTuneSampler(trials=odp.Binomial(1, mean=1), run=run))
+    study.optimize(lambda trial: trial.suggest_float("x", 0, 1))
+    data = odp.release(study, vouched="a test").to_json()
     with pytest.raises(InvalidArgumentError, match="protects clients"):
         odp.verify(data, cap=2)
 
@@ -457,7 +458,7 @@ class OneOrMany(odp.TrialCount):
 
 
 def test_a_random_number_of_runs_is_secret_whatever_its_law_calls_its_fields() -> None:
-    study = study_of(odp.RandTuneSampler(trials=OneOrMany()))
+    study = study_of(odp.RandTuneSampler(trials=OneOrMany(), run=odp.gaussian(4.0)))
     study.optimize(lambda trial: trial.suggest_float("x", 0, 1))
-    statement = odp.release(study, odp.gaussian(4.0), vouched="a test").statement()
+    statement = odp.release(study, vouched="a test").statement()
     assert "| Number of runs | checked: secret" in statement

@@ -20,10 +20,10 @@ RUN = odp.pure_dp(0.1)
 
 
 def a_release(storage: object = None, name: str | None = None) -> odp.Release:
-    sampler = odp.RandTuneSampler(trials=exactly(5))
+    sampler = odp.RandTuneSampler(trials=exactly(5), run=RUN)
     study = study_of(sampler, storage=storage, study_name=name)
     study.optimize(objective)
-    return odp.release(study, RUN, vouched="a test")
+    return odp.release(study, vouched="a test")
 
 
 @pytest.mark.slow
@@ -83,10 +83,10 @@ def test_nothing_is_published_where_studies_were_numbered_before() -> None:
 def test_the_size_of_a_published_file_is_the_same_for_every_number_of_runs(tmp_path: Path) -> None:
     sizes, design = set(), a_release().design
     for count in (3, 60):
-        study = study_of(odp.RandTuneSampler(trials=exactly(count)))
+        study = study_of(odp.RandTuneSampler(trials=exactly(count), run=RUN))
         study.optimize(lambda trial: 0.5 + 0.0 * trial.suggest_float("x", 0, 1))
         release = dataclasses.replace(
-            odp.release(study, RUN, vouched="a test"), params={"x": 0.5}, design=design
+            odp.release(study, vouched="a test"), params={"x": 0.5}, design=design
         )
         odp.publish(release, f"sqlite:///{tmp_path / str(count)}.db", "result")
         sizes.add((tmp_path / f"{count}.db").stat().st_size)
@@ -95,14 +95,14 @@ def test_the_size_of_a_published_file_is_the_same_for_every_number_of_runs(tmp_p
 
 @pytest.mark.parametrize("score", [float("inf"), -float("inf")])
 def test_the_json_of_a_release_is_json(score: float) -> None:
-    study = study_of(odp.RandTuneSampler(trials=exactly(3)))
+    study = study_of(odp.RandTuneSampler(trials=exactly(3), run=RUN, output_attributes=["all"]))
 
     def infinite(trial: optuna.Trial) -> float:
         trial.set_user_attr("all", [score, {"deep": float("nan")}])
         return score + 0 * trial.suggest_float("x", 0, 1)
 
     study.optimize(infinite)
-    found = odp.release(study, RUN, output_attributes=["all"], vouched="a test")
+    found = odp.release(study, vouched="a test")
     data = json.loads(json.dumps(found.to_json(), allow_nan=False))
     assert data["value"] == repr(score)
     assert data["attributes"] == {"all": [repr(score), {"deep": "nan"}]}
@@ -120,7 +120,7 @@ def test_no_private_study_begins_where_a_release_was_published() -> None:
     storage = InMemoryStorage()
     found = a_release()
     odp.publish(found, storage, "result")
-    later = study_of(odp.RandTuneSampler(trials=exactly(3)), storage=storage)
+    later = study_of(odp.RandTuneSampler(trials=exactly(3), run=RUN), storage=storage)
     with pytest.raises(PlanError, match="in another storage"):
         later.optimize(objective)
     assert not any(trial.params for trial in later.trials)

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from typing import Any
 
 import optuna
 import pytest
+from dp_accounting import dp_event
 from optuna.trial import TrialState, create_trial
 from support import (
     KNOWN_COUNT,
     RUN,
     add_behind,
-    everything,
     exactly,
     finished_study,
     objective,
@@ -27,7 +28,6 @@ from optuna_dp.errors import (
     InvalidArgumentError,
     OptunaDPError,
     PlanError,
-    ReleaseRefusedError,
     UnfinishedStudyError,
     UnsupportedEventError,
 )
@@ -53,7 +53,7 @@ def is_refused(words: str, trial: int | None = None) -> Callable[[Make], Make]:
 
 def begun(runs: int, count: int = KNOWN_COUNT) -> optuna.Study:
     """A study of ``count`` runs, of which the first ``runs`` have ended."""
-    study = study_of(odp.RandTuneSampler(trials=exactly(count)))
+    study = study_of(odp.RandTuneSampler(trials=exactly(count), run=RUN))
     study.optimize(objective, n_trials=runs)
     return study
 
@@ -77,7 +77,7 @@ def without_runs() -> optuna.Study:
 
 @is_refused("seed")
 def with_a_seed() -> optuna.Study:
-    return finished_study(odp.RandTuneSampler(trials=exactly(3), seed=1))
+    return finished_study(odp.RandTuneSampler(trials=exactly(3), seed=1, run=RUN))
 
 
 @is_refused("not ended")
@@ -151,12 +151,12 @@ def with_another_sampler_from(name: str, sampler: Any) -> optuna.Study:
 
 @is_refused("was not drawn", 0)
 def with_another_sampler_for_a_moment() -> optuna.Study:
-    return with_another_sampler_from("x", odp.RandTuneSampler(trials=exactly(12)))
+    return with_another_sampler_from("x", odp.RandTuneSampler(trials=exactly(12), run=RUN))
 
 
 @is_refused("was not drawn", 0)
 def with_another_sampler_for_the_last_parameter() -> optuna.Study:
-    sampler = odp.DPHyPOSampler(trials=exactly(12), batch_size=12, candidates=8)
+    sampler = odp.DPHyPOSampler(trials=exactly(12), batch_size=12, candidates=8, run=RUN)
     return with_another_sampler_from("y", sampler)
 
 
@@ -177,7 +177,7 @@ def with_a_range_so_narrow_that_rounding_hides_who_drew() -> optuna.Study:
 
 @is_refused("but the sampler drew it from", 0)
 def with_other_ranges_than_the_search_space() -> optuna.Study:
-    sampler = odp.DPHyPOSampler(X, trials=exactly(4), candidates=8)
+    sampler = odp.DPHyPOSampler(X, trials=exactly(4), candidates=8, run=RUN)
     return finished_study(sampler, lambda trial: trial.suggest_float("x", -1.0, 2.0))
 
 
@@ -220,7 +220,7 @@ def with_a_slot_record_of_another_trial() -> optuna.Study:
 @is_refused("was not drawn", 1)
 def with_parameters_that_are_not_those_of_the_slot() -> optuna.Study:
     """Parameters that are drawn alone have no record: the slot's tells what they must be."""
-    study = finished_study(odp.RandTuneSampler(X, trials=exactly(3)))
+    study = finished_study(odp.RandTuneSampler(X, trials=exactly(3), run=RUN))
     attributes = study.trials[1].system_attrs
     assert DRAW.key not in attributes
     assert not any(key.startswith(SINGLE_DRAWS.prefix) for key in attributes)
@@ -240,7 +240,7 @@ def with_a_direction_that_was_turned_round() -> optuna.Study:
 @is_refused("released before")
 def that_was_released_with_another_result() -> optuna.Study:
     study = finished_study()
-    odp.release(study, RUN, vouched="a test")
+    odp.release(study, vouched="a test")
     winner = max(study.trials, key=lambda trial: trial.value or -9.0)
     study._storage._get_trial(winner._trial_id).values = [-5.0]  # type: ignore[attr-defined]
     return study
@@ -256,18 +256,18 @@ def test_a_study_is_refused(name: str) -> None:
 
 def test_a_study_with_a_pruner_that_pruned_nothing_is_released() -> None:
     study = compared_by_a_pruner(prunes=False)
-    assert odp.release(study, RUN, vouched="a test").params is not None
+    assert odp.release(study, vouched="a test").params is not None
 
 
 # -- sound studies, and refusals with more to say ----------------------------------------------
 
 
 def test_a_sound_study_is_released() -> None:
-    assert odp.release(finished_study(), RUN, vouched="a test").params is not None
+    assert odp.release(finished_study(), vouched="a test").params is not None
 
 
 def test_a_study_with_open_runs_is_refused_without_saying_how_many() -> None:
-    study = study_of(odp.RandTuneSampler(trials=exactly(9)))
+    study = study_of(odp.RandTuneSampler(trials=exactly(9), run=RUN))
     study.optimize(objective, n_trials=3)
     study.ask()
     error = refused(study, "Some of its runs have not ended")
@@ -285,18 +285,18 @@ def test_what_happens_after_the_last_run_does_not_spoil_the_study() -> None:
     with pytest.raises(PlanError, match="enqueued"):
         study.optimize(objective)
     study.sampler = optuna.samplers.RandomSampler()
-    study.optimize(objective, n_trials=2, callbacks=[odp.PrivacyCallback(RUN)])
+    study.optimize(objective, n_trials=2, callbacks=[odp.PrivacyCallback()])
     failed = {"failed_trial": 0, "fixed_params": study.trials[0].params}
     study.add_trial(create_trial(state=TrialState.WAITING, system_attrs=failed))
-    assert odp.release(study, RUN, vouched="a test").value == best
+    assert odp.release(study, vouched="a test").value == best
 
 
 def test_a_copy_of_a_failed_run_with_all_that_it_holds_is_refused() -> None:
     """As Optuna's own callback does elsewhere: parameters, slot record and draw of the run."""
     for sampler in (
-        odp.RandTuneSampler(trials=exactly(3)),
-        odp.RandTuneSampler(X, trials=exactly(3)),
-        odp.DPHyPOSampler(X, trials=exactly(3), candidates=8),
+        odp.RandTuneSampler(trials=exactly(3), run=RUN),
+        odp.RandTuneSampler(X, trials=exactly(3), run=RUN),
+        odp.DPHyPOSampler(X, trials=exactly(3), candidates=8, run=RUN),
     ):
         study = study_of(sampler)
         trial = study.ask()
@@ -317,8 +317,8 @@ def test_a_copy_of_a_failed_run_with_all_that_it_holds_is_refused() -> None:
 
 def test_a_point_that_was_chosen_by_hand_and_left_waiting_is_refused() -> None:
     for sampler in (
-        odp.RandTuneSampler(trials=exactly(3)),
-        odp.DPHyPOSampler(trials=exactly(3), candidates=8),
+        odp.RandTuneSampler(trials=exactly(3), run=RUN),
+        odp.DPHyPOSampler(trials=exactly(3), candidates=8, run=RUN),
     ):
         study = study_of(sampler)
         study.optimize(objective, n_trials=1)
@@ -338,7 +338,7 @@ def test_few_values_that_another_sampler_chose_until_the_end_are_refused(value: 
             return value
 
     for _ in range(8):
-        sampler = odp.RandTuneSampler(trials=exactly(1))
+        sampler = odp.RandTuneSampler(trials=exactly(1), run=RUN)
         study = study_of(sampler)
         trial = study.ask()
         study.sampler = Fixed()
@@ -351,18 +351,18 @@ def test_few_values_that_another_sampler_chose_until_the_end_are_refused(value: 
 def test_a_trial_that_another_process_continues_keeps_its_draws() -> None:
     """The parameter a second process asks for is the one the first would have drawn."""
     for space in (None, X):
-        study = study_of(odp.RandTuneSampler(space, trials=exactly(2)))
+        study = study_of(odp.RandTuneSampler(space, trials=exactly(2), run=RUN))
         trial = study.ask()
         other = optuna.load_study(
             study_name=study.study_name,
             storage=study._storage,
-            sampler=odp.RandTuneSampler(space, trials=exactly(2)),
+            sampler=odp.RandTuneSampler(space, trials=exactly(2), run=RUN),
         )
         theirs = optuna.trial.Trial(other, trial._trial_id).suggest_float("x", -1.0, 1.0)
         assert trial.suggest_float("x", -1.0, 1.0) == theirs
         other.tell(trial, theirs)
         study.optimize(objective)
-        assert odp.release(study, RUN, vouched="a test").params is not None
+        assert odp.release(study, vouched="a test").params is not None
 
 
 @pytest.mark.slow
@@ -372,41 +372,41 @@ def test_choices_that_are_tuples_are_those_of_search_space() -> None:
     choices = ((1, 2), (3, 4))
     space = {"c": optuna.distributions.CategoricalDistribution(choices)}
     for sampler in (
-        odp.RandTuneSampler(space, trials=exactly(3)),
-        odp.DPHyPOSampler(space, trials=exactly(3), candidates=8),
+        odp.RandTuneSampler(space, trials=exactly(3), run=RUN),
+        odp.DPHyPOSampler(space, trials=exactly(3), candidates=8, run=RUN),
     ):
         for kwargs in ({}, {"storage": "sqlite://"}):
             study = optuna.create_study(sampler=sampler, **kwargs)
             study.optimize(
                 lambda trial: float(sum(trial.suggest_categorical("c", choices))),
-                callbacks=[odp.PrivacyCallback(RUN)],
+                callbacks=[odp.PrivacyCallback()],
             )
             assert tuple(odp.release(study, vouched="a test").params["c"]) in choices
 
 
 def test_a_trial_never_told_leaves_nothing_to_a_later_storage() -> None:
     """A storage may give an id away again: what stood under it is not this trial's."""
-    mine = odp.RandTuneSampler(trials=exactly(1))
+    mine = odp.RandTuneSampler(trials=exactly(1), run=RUN)
     abandoned = study_of(mine)
     abandoned.ask()
     frozen = abandoned.trials[0]
     left = mine.under_way.get(abandoned, frozen)
     assert left is not None
 
-    study = study_of(odp.RandTuneSampler(trials=exactly(1)))
+    study = study_of(odp.RandTuneSampler(trials=exactly(1), run=RUN))
     begun = study.ask()
     mine.under_way.put(study, study.trials[0], left)
     study.sampler = mine
     continued = optuna.trial.Trial(study, begun._trial_id)
     study.tell(begun, continued.suggest_float("x", -1.0, 1.0))
-    assert odp.release(study, RUN, vouched="a test").params is not None
+    assert odp.release(study, vouched="a test").params is not None
 
 
 def test_a_trial_made_anew_is_not_drawn_again() -> None:
     for sampler in (
-        odp.RandTuneSampler(trials=exactly(3)),
-        odp.RandTuneSampler(X, trials=exactly(3)),
-        odp.DPHyPOSampler(X, trials=exactly(3), candidates=8),
+        odp.RandTuneSampler(trials=exactly(3), run=RUN),
+        odp.RandTuneSampler(X, trials=exactly(3), run=RUN),
+        odp.DPHyPOSampler(X, trials=exactly(3), candidates=8, run=RUN),
     ):
         study = study_of(sampler)
         trial = study.ask()
@@ -428,22 +428,22 @@ def test_an_objective_that_ends_a_run_by_a_rule_of_its_own_returns_nan() -> None
 
     study = finished_study(function=gives_up)
     assert study.trials[1].state == TrialState.FAIL
-    assert odp.release(study, RUN, vouched="a test").params is not None
+    assert odp.release(study, vouched="a test").params is not None
 
 
 # -- records and costs ----------------------------------------------------------------------
 
 
 def test_workers_with_different_plans_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    study = study_of(odp.RandTuneSampler(trials=exactly(KNOWN_COUNT)))
+    study = study_of(odp.RandTuneSampler(trials=exactly(KNOWN_COUNT), run=RUN))
     study.optimize(objective, n_trials=2)
-    study.sampler = odp.RandTuneSampler(trials=odp.Geometric(mean=50))
+    study.sampler = odp.RandTuneSampler(trials=odp.Geometric(mean=50), run=RUN)
     with monkeypatch.context() as early:
         # As where the worker began before the first one had written the plan.
         early.setattr(odp.RandTuneSampler, "check_before_asking", lambda *_: None)
         with pytest.raises(PlanError, match="differs from the study's plan"):
             study.optimize(objective, n_trials=1, catch=(OptunaDPError,))
-    study.sampler = odp.RandTuneSampler(trials=exactly(KNOWN_COUNT))
+    study.sampler = odp.RandTuneSampler(trials=exactly(KNOWN_COUNT), run=RUN)
     study.optimize(objective)
     assert refused(study, "other sampler arguments, than the study's plan").trial_number == 2
 
@@ -484,31 +484,21 @@ def test_a_corrupted_slot_record_is_refused(damage: Any) -> None:
 
 @pytest.mark.parametrize("damage", [{}, {"space": {"x": "?"}, "internal": {}}, {"space": 3}, 7])
 def test_a_corrupted_draw_record_is_refused(damage: Any) -> None:
-    study = finished_study(odp.DPHyPOSampler(X, trials=exactly(3), candidates=8))
+    study = finished_study(odp.DPHyPOSampler(X, trials=exactly(3), candidates=8, run=RUN))
     rewrite(study, 1, DRAW.key, damage)
     assert refused(study, "corrupted|drawn from").trial_number == 1
 
 
 def test_a_release_without_the_cost_of_a_run_is_refused() -> None:
-    refused(finished_study(), "The cost of one run is not known", run=None)
-
-
-def test_another_cost_than_the_recorded_one_is_refused() -> None:
-    study = study_of(odp.RandTuneSampler(trials=exactly(3)))
-    study.optimize(objective, callbacks=[odp.PrivacyCallback(RUN)])
-    words = r"differ from the study's record: run is .* 9 times .* here and .* 4 times"
-    with pytest.raises(ReleaseRefusedError, match=words):
-        odp.release(study, odp.gaussian(9.0))
-    words = "neighboring_relation is 'replace_one' here and 'add_or_remove_one' there"
-    with pytest.raises(ReleaseRefusedError, match=words):
-        odp.release(study, neighboring_relation="replace_one")
+    study = finished_study(odp.RandTuneSampler(trials=exactly(KNOWN_COUNT)))
+    assert "Give the sampler run=" in str(refused(study, "Nobody said what one run costs"))
 
 
 @pytest.mark.slow
 def test_another_delta_is_for_display_only() -> None:
-    study = study_of(odp.RandTuneSampler(trials=exactly(3)))
-    study.optimize(objective, n_trials=1, callbacks=[odp.PrivacyCallback(RUN)])
-    study.optimize(objective, callbacks=[odp.PrivacyCallback(RUN, delta=1e-7)])
+    study = study_of(odp.RandTuneSampler(trials=exactly(3), run=RUN))
+    study.optimize(objective, n_trials=1, callbacks=[odp.PrivacyCallback()])
+    study.optimize(objective, callbacks=[odp.PrivacyCallback(delta=1e-7)])
     for delta in (1e-6, 1e-5, 1e-6):
         found = odp.release(study, delta=delta, vouched="a test")
         assert found.delta == delta
@@ -524,50 +514,52 @@ def test_workers_that_recorded_different_costs_are_refused() -> None:
     with pytest.raises(PlanError, match="another cost of a run"):
         study.optimize(objective, callbacks=[odp.PrivacyCallback(odp.gaussian(9.0))])
     study.optimize(objective)
-    error = refused(study, "different costs", run=None)
+    error = refused(study, "different costs")
     assert "noise of 5" in str(error)
     assert "noise of 9" in str(error)
 
 
-def test_what_is_no_event_is_refused() -> None:
-    study = finished_study()
-    with pytest.raises(InvalidArgumentError, match="run="):
-        odp.release(study, 1.0)
-
-
-def test_an_event_that_no_accountant_supports_is_refused_and_nothing_is_written() -> None:
-    from dp_accounting import dp_event
-
-    study = finished_study()
-    before = everything(study)
+@pytest.mark.parametrize("sampler", [odp.RandTuneSampler, odp.DPHyPOSampler])
+def test_what_a_sampler_cannot_be_told_is_refused(sampler: Any) -> None:
+    plan = odp.RunPlan(records=9, batch_size=3, steps=2, noise_multiplier=1.0, score=None)
+    for arguments, words in (
+        ({"run": 1.0}, "run=1.0"),
+        ({"run": RUN, "neighboring_relation": "friends"}, "neighboring_relation='friends'"),
+        ({"run": RUN, "output_attributes": "threshold"}, "a sequence of names"),
+        ({"run": plan, "neighboring_relation": "replace_one"}, "Leave it out"),
+        ({"neighboring_relation": "replace_one"}, "Give run= an event"),
+        ({"output_attributes": ["threshold"]}, "Give run= too"),
+    ):
+        with pytest.raises(InvalidArgumentError, match=re.escape(words)):
+            sampler(**arguments)
     with pytest.raises(UnsupportedEventError, match="UnsupportedDpEvent"):
-        odp.release(study, dp_event.UnsupportedDpEvent())
-    assert everything(study) == before
+        sampler(run=dp_event.UnsupportedDpEvent())
 
 
 def test_a_study_that_goes_on_after_its_release_gives_the_same_release() -> None:
     study = finished_study()
-    first = odp.release(study, RUN, vouched="a test")
+    first = odp.release(study, vouched="a test")
     study.optimize(objective)  # Adds a trial that ends before it has parameters.
-    assert odp.release(study, RUN, vouched="a test") == first
+    assert odp.release(study, vouched="a test") == first
     trial = study.ask()
     study.tell(trial, 1e9)
-    assert odp.release(study, RUN, vouched="a test").value == first.value
+    assert odp.release(study, vouched="a test").value == first.value
     study.add_trial(create_trial(params={"x": 0.3}, distributions=X, value=9.0))
-    assert odp.release(study, RUN, vouched="a test").value == first.value
+    assert odp.release(study, vouched="a test").value == first.value
 
 
 def test_a_cost_about_records_is_no_cost_about_clients() -> None:
     """ "null_client" is for events that protect a client with all its records."""
-    study = finished_study()
     with pytest.raises(InvalidArgumentError, match="about records, and not about clients"):
-        odp.release(study, RUN, neighboring_relation="null_client")
+        odp.RandTuneSampler(run=RUN, neighboring_relation="null_client")
     with pytest.raises(InvalidArgumentError, match="about records, and not about clients"):
         odp.PrivacyCallback(RUN, neighboring_relation="null_client")
-    candidates = study_of(odp.NoisyMaxSampler(candidates=2, n_partitions=900, epsilon=1.0))
-    candidates.optimize(lambda trial: odp.report_utilities(trial, [0.5] * 900))
-    with pytest.raises(InvalidArgumentError, match="about records, and not about clients"):
-        odp.release(candidates, neighboring_relation="null_client")
+    with pytest.raises(InvalidArgumentError, match="neighboring_relation='null_client'"):
+        study_of(
+            odp.NoisyMaxSampler(
+                candidates=2, n_partitions=900, epsilon=1.0, neighboring_relation="null_client"
+            )
+        ).ask()
     with pytest.raises(InvalidArgumentError, match="about records, and not about clients"):
         odp.plan_budget(
             epsilon=3.0,
@@ -576,7 +568,9 @@ def test_a_cost_about_records_is_no_cost_about_clients() -> None:
             pilots=2,
             neighboring_relation="null_client",
         )
-    of_clients = odp.per_client(RUN)
-    assert odp.release(
-        study, of_clients, neighboring_relation="null_client", vouched="a test"
-    ).guarantee.unit == ("client")
+    study = finished_study(
+        odp.RandTuneSampler(
+            trials=exactly(3), run=odp.per_client(RUN), neighboring_relation="null_client"
+        )
+    )
+    assert odp.release(study, vouched="a test").guarantee.unit == "client"

@@ -32,7 +32,6 @@ STATEMENT_KEYS = {
     "format",
     "version",
     "protected",
-    "neighboring_relation",
     "epsilon",
     "delta",
     "method",
@@ -69,7 +68,7 @@ def scores(values: list[Any], direction: str = "maximize", **kwargs: Any) -> opt
             raise value
         return value
 
-    sampler = odp.RandTuneSampler(trials=exactly(len(values)))
+    sampler = odp.RandTuneSampler(trials=exactly(len(values)), run=RUN)
     study = optuna.create_study(direction=direction, sampler=sampler, **kwargs)
     study.optimize(ends, catch=(RuntimeError,))
     return study
@@ -90,7 +89,7 @@ def scores(values: list[Any], direction: str = "maximize", **kwargs: Any) -> opt
 def test_the_best_run_wins_and_failures_are_the_lowest_outcome(
     direction: str, values: list[Any], best: float
 ) -> None:
-    assert odp.release(scores(values, direction), RUN, vouched="a test").value == best
+    assert odp.release(scores(values, direction), vouched="a test").value == best
 
 
 def test_a_pruned_run_does_not_win_with_the_value_it_reported() -> None:
@@ -103,16 +102,16 @@ def test_a_pruned_run_does_not_win_with_the_value_it_reported() -> None:
         return 0.5
 
     pruner = optuna.pruners.ThresholdPruner(upper=10.0)
-    study = finished_study(odp.RandTuneSampler(trials=exactly(3)), prunes, pruner=pruner)
+    study = finished_study(odp.RandTuneSampler(trials=exactly(3), run=RUN), prunes, pruner=pruner)
     assert study.trials[0].state == optuna.trial.TrialState.PRUNED
-    assert odp.release(study, RUN, vouched="a test").value == 0.5
+    assert odp.release(study, vouched="a test").value == 0.5
 
 
 @pytest.mark.parametrize(
     "values", [[RuntimeError("died")] * 3, [math.nan], [optuna.TrialPruned(), math.nan]]
 )
 def test_no_success_is_an_outcome(values: list[Any]) -> None:
-    release = odp.release(scores(values), RUN, vouched="a test")
+    release = odp.release(scores(values), vouched="a test")
     assert release.params is None
     assert release.value is None
     assert release.guarantee.epsilon(1e-5) < 2.0
@@ -131,7 +130,7 @@ def test_ties_are_broken_by_the_uniform_and_not_by_completion_order() -> None:
     wins = Counter[int]()
     for _ in range(studies):
         study = scores([1.0] * 4)
-        best = odp.release(study, RUN, vouched="a test")
+        best = odp.release(study, vouched="a test")
         wins[next(t.number for t in study.trials if t.params == best.params)] += 1
     assert max(wins.values()) < studies * (0.25 + slack)
     assert min(wins.values()) > studies * (0.25 - slack)
@@ -140,8 +139,8 @@ def test_ties_are_broken_by_the_uniform_and_not_by_completion_order() -> None:
 def test_releasing_twice_gives_the_same() -> None:
     study = finished_study()
     assert (
-        odp.release(study, RUN, vouched="a test")
-        == odp.release(study, RUN, vouched="a test")
+        odp.release(study, vouched="a test")
+        == odp.release(study, vouched="a test")
         == odp.release(study, vouched="a test")
     )
 
@@ -158,7 +157,7 @@ def leaves(value: Any) -> list[Any]:
 def test_nothing_that_identifies_the_winners_position_leaves(tmp_path: Path) -> None:
     study = scores([0.1] * 37 + [0.9] + [0.2] * 6)
     study.trials[37]
-    release = odp.release(study, RUN, vouched="a test")
+    release = odp.release(study, vouched="a test")
     assert release.value == 0.9
     data = release.to_json()
     assert set(data) == RELEASE_KEYS
@@ -199,12 +198,13 @@ def test_only_named_attributes_leave() -> None:
         trial.set_user_attr("validation_loss", 0.77)
         return objective(trial)
 
-    sampler = odp.RandTuneSampler(trials=exactly(3))
-    study = finished_study(sampler, speaks)
-    release = odp.release(study, RUN, output_attributes=["threshold"], vouched="a test")
+    names = ["threshold"]
+    sampler = odp.RandTuneSampler(trials=exactly(3), run=RUN, output_attributes=names)
+    release = odp.release(finished_study(sampler, speaks), vouched="a test")
     assert release.attributes == {"threshold": 0.25}
     assert "0.77" not in json.dumps(release.to_json())
-    assert odp.release(finished_study(sampler, speaks), RUN, vouched="a test").attributes == {}
+    sampler = odp.RandTuneSampler(trials=exactly(3), run=RUN)
+    assert odp.release(finished_study(sampler, speaks), vouched="a test").attributes == {}
 
 
 @pytest.mark.slow
@@ -219,11 +219,11 @@ def test_the_artifact_of_the_winner_only_and_without_its_name(tmp_path: Path) ->
         return value
 
     study = finished_study(function=saves)
-    release = odp.release(study, RUN, artifact_store=store, vouched="a test")
+    release = odp.release(study, artifact_store=store, vouched="a test")
     assert release.params is not None
     assert release.artifact == repr(release.params["x"]).encode()
     assert "model_of_trial" not in json.dumps(release.to_json())
-    assert odp.release(study, RUN, vouched="a test").artifact is None
+    assert odp.release(study, vouched="a test").artifact is None
 
 
 def test_several_artifacts_of_the_winner_are_refused(tmp_path: Path) -> None:
@@ -237,21 +237,21 @@ def test_several_artifacts_of_the_winner_are_refused(tmp_path: Path) -> None:
         return objective(trial)
 
     with pytest.raises(ReleaseRefusedError, match="one artifact per run"):
-        odp.release(finished_study(function=saves), RUN, artifact_store=store, vouched="a test")
+        odp.release(finished_study(function=saves), artifact_store=store, vouched="a test")
 
 
 @pytest.mark.slow
 def test_publishing_beside_a_curators_study_is_refused(tmp_path: Path) -> None:
     storage = f"sqlite:///{tmp_path / 'all.db'}"
     study = finished_study(storage=storage)
-    release = odp.release(study, RUN, vouched="a test")
+    release = odp.release(study, vouched="a test")
     with pytest.raises(ReleaseRefusedError, match="is not new"):
         odp.publish(release, storage, "result")
     assert len(optuna.get_all_study_names(storage)) == 1
 
 
 def test_publishing_an_empty_result() -> None:
-    release = odp.release(scores([math.nan]), RUN, vouched="a test")
+    release = odp.release(scores([math.nan]), vouched="a test")
     study = odp.publish(release, optuna.storages.InMemoryStorage(), "nothing")
     assert study.trials == []
     assert "differential privacy" in study.user_attrs["privacy statement"]
@@ -263,7 +263,7 @@ def test_sister_studies_are_pointed_out(tmp_path: Path) -> None:
     finished_study(storage=storage)
     study = finished_study(storage=storage)
     with logged() as lines:
-        odp.release(study, RUN, vouched="a test")
+        odp.release(study, vouched="a test")
     assert any("WARNING" in line and "Guarantee.compose" in line for line in lines)
 
 
@@ -276,10 +276,11 @@ def test_the_schedule_decides_the_analysis() -> None:
             density_bounds=(0.75, 2.0),
             schedule=schedule,
             candidates=8,
+            run=RUN,
         )
         study = study_of(sampler)
         study.optimize(objective)
-        release = odp.release(study, RUN, vouched="a test")
+        release = odp.release(study, vouched="a test")
         assert release.guarantee.event.policy == {"batch": "history", "any": "data"}[schedule]
         epsilons[schedule] = release.guarantee.epsilon(1e-5)
     assert epsilons["batch"] < epsilons["any"]
@@ -289,19 +290,19 @@ def test_the_schedule_decides_the_analysis() -> None:
 def test_a_search_without_a_renyi_curve_has_a_sentence_in_place_of_a_table() -> None:
     infinite = odp.Poisson(mean=3.0).capped(2)
     release = odp.release(
-        finished_study(odp.RandTuneSampler(trials=infinite)), RUN, vouched="a test"
+        finished_study(odp.RandTuneSampler(trials=infinite, run=RUN)), vouched="a test"
     )
     assert all(value is None for value in release.to_json()["statement"]["rdp"]["epsilons"])
     assert "no such bound is known" in release.statement()
     assert "infinite" not in release.statement()
     usual = odp.release(
-        finished_study(odp.RandTuneSampler(trials=odp.Geometric(2))), RUN, vouched="a test"
+        finished_study(odp.RandTuneSampler(trials=odp.Geometric(2), run=RUN)), vouched="a test"
     )
     assert "| order | epsilon |" in usual.statement()
 
 
 def test_publishing_where_it_cannot_be_is_refused_by_name(tmp_path: Path) -> None:
-    release = odp.release(finished_study(), RUN, vouched="a test")
+    release = odp.release(finished_study(), vouched="a test")
     storage = f"sqlite:///{tmp_path / 'public.db'}"
     odp.publish(release, storage, "result")
     with pytest.raises(ReleaseRefusedError, match=r"the file public\.db exists"):
@@ -314,17 +315,18 @@ def test_publishing_where_it_cannot_be_is_refused_by_name(tmp_path: Path) -> Non
             odp.publish(release, bad, "result")  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("recorded", [False, True])
-def test_a_cost_that_is_only_stated_is_vouched_for_or_refused(recorded: bool) -> None:
-    study = optuna.create_study(sampler=odp.RandTuneSampler(trials=exactly(2)))
-    callbacks = [odp.PrivacyCallback(RUN)] if recorded else []
+@pytest.mark.parametrize("told", [False, True])
+def test_a_cost_that_is_only_stated_is_vouched_for_or_refused(told: bool) -> None:
+    """By the sampler or by the callback: an event is the curator's word."""
+    sampler = odp.RandTuneSampler(trials=exactly(2), run=RUN if told else None)
+    study = optuna.create_study(sampler=sampler)
+    callbacks = [odp.PrivacyCallback(None if told else RUN)]
     study.optimize(lambda trial: trial.suggest_float("x", 0, 1), callbacks=callbacks)
-    run = None if recorded else RUN
     with pytest.raises(ReleaseRefusedError, match="vouched="):
-        odp.release(study, run)
+        odp.release(study)
     with pytest.raises(InvalidArgumentError, match="vouched"):
-        odp.release(study, run, vouched=" ")
-    release = odp.release(study, run, vouched="the audit of May")
+        odp.release(study, vouched=" ")
+    release = odp.release(study, vouched="the audit of May")
     assert release.spending["training"] == "not checked"
     assert "the audit of May" in str(release.statement())
     assert odp.verify(release.to_json()).ok

@@ -43,11 +43,11 @@ def draws(trial: optuna.Trial) -> float:
 
 def selected(run: Any, law: Any = None, **description: Any) -> odp.Release:
     """A release whose cost of a run is the curator's word."""
-    study = study_of(odp.RandTuneSampler(trials=law or odp.Geometric(mean=3)))
+    study = study_of(odp.RandTuneSampler(trials=law or odp.Geometric(mean=3), run=run))
     if description:
         odp.describe(study, **description)
     study.optimize(draws)
-    return odp.release(study, run, vouched="I trained with this noise.")
+    return odp.release(study, vouched="I trained with this noise.")
 
 
 @approved
@@ -85,10 +85,12 @@ def selection_of_clients() -> odp.Release:
 
 @approved
 def selection_within_density_bounds() -> odp.Release:
-    sampler = odp.DPHyPOSampler(trials=odp.Geometric(mean=3), candidates=4, startup_runs=1)
+    sampler = odp.DPHyPOSampler(
+        trials=odp.Geometric(mean=3), candidates=4, startup_runs=1, run=QUICK
+    )
     study = study_of(sampler)
     study.optimize(draws)
-    return odp.release(study, QUICK, vouched="a test")
+    return odp.release(study, vouched="a test")
 
 
 @approved
@@ -98,9 +100,9 @@ def number_of_runs_revealed() -> odp.Release:
             raise RuntimeError("the objective is broken")
         return draws(trial)
 
-    study = study_of(odp.RandTuneSampler(trials=exactly(40)))
+    study = study_of(odp.RandTuneSampler(trials=exactly(40), run=QUICK))
     study.optimize(breaks, catch=(RuntimeError,))
-    return odp.release(study, QUICK, failures="lost", vouched="a test")
+    return odp.release(study, failures="lost", vouched="a test")
 
 
 @approved
@@ -201,13 +203,15 @@ def verified(release: odp.Release) -> dict[str, Any]:
 
 def described(words: str) -> dict[str, Any]:
     """A release with these words in every field of its description, and as its reason."""
-    study = optuna.create_study(sampler=odp.RandTuneSampler(trials=odp.Binomial(1, mean=1)))
+    study = optuna.create_study(
+        sampler=odp.RandTuneSampler(trials=odp.Binomial(1, mean=1), run=QUICK)
+    )
     fields = ("dataset", "owner", "sampling", "trust", "purpose")
     free: dict[str, Any] = dict.fromkeys(fields, words)
     unit = "".join(c for c in words if c.isalnum() or c == " ").strip()
     odp.describe(study, **free, unit=unit, cap=2)
     study.optimize(lambda trial: trial.suggest_float("x", 0, 1))
-    return verified(odp.release(study, odp.pure_dp(0.1), vouched=words))
+    return verified(odp.release(study, vouched=words))
 
 
 def named(words: str) -> dict[str, Any]:

@@ -36,8 +36,8 @@ def budget() -> odp.BudgetSampler:
 
 SAMPLERS: dict[str, Callable[[], Any]] = {
     "budget": budget,
-    "rand tune": lambda: odp.RandTuneSampler(trials=exactly(3)),
-    "dp-hypo": lambda: odp.DPHyPOSampler(SPACE, trials=exactly(3)),
+    "rand tune": lambda: odp.RandTuneSampler(trials=exactly(3), run=RUN),
+    "dp-hypo": lambda: odp.DPHyPOSampler(SPACE, trials=exactly(3), run=RUN),
 }
 
 
@@ -83,18 +83,10 @@ def ended_study(kind: str) -> tuple[optuna.Study, CountingStorage]:
     return study, storage
 
 
-def release_of(study: optuna.Study, kind: str) -> odp.Release:
-    return (
-        odp.release(study, vouched="a test")
-        if kind == "budget"
-        else odp.release(study, RUN, vouched="a test")
-    )
-
-
 @pytest.mark.parametrize("kind", SAMPLERS)
 def test_a_release_reads_its_study_once(kind: str) -> None:
     study, storage = ended_study(kind)
-    release_of(study, kind)
+    odp.release(study, vouched="a test")
     reads = {name: times for name, times in storage.calls.items() if name.startswith("get_")}
     assert reads == READS
 
@@ -105,7 +97,7 @@ def test_a_release_does_not_read_other_studies_once_more(kind: str) -> None:
     for _ in range(3):
         optuna.create_study(storage=storage)
     storage.calls.clear()
-    release_of(study, kind)
+    odp.release(study, vouched="a test")
     assert storage.calls["get_study_system_attrs"] == READS["get_study_system_attrs"]
     assert storage.calls["get_all_studies"] == 1
 
@@ -123,7 +115,7 @@ def test_a_release_made_meanwhile_is_seen(kind: str) -> None:
 
     storage.before = released_meanwhile
     with pytest.raises(ReleaseRefusedError, match="released before, and has changed since"):
-        release_of(study, kind)
+        odp.release(study, vouched="a test")
     assert storage.get_study_system_attrs(study._study_id)[RELEASED.key] == mark
 
 

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import optuna
 import pytest
+from dp_accounting import dp_event
 
 import optuna_dp as odp
 from optuna_dp.errors import InvalidArgumentError
 
 
-def released(run: object) -> odp.Release:
+def released(run: dp_event.DpEvent) -> odp.Release:
     study = optuna.create_study(
-        direction="maximize", sampler=odp.RandTuneSampler(trials=odp.Geometric(mean=2))
+        direction="maximize",
+        sampler=odp.RandTuneSampler(trials=odp.Geometric(mean=2), run=run),
     )
     study.optimize(lambda trial: trial.suggest_float("x", 0, 1))
-    return odp.release(study, run, vouched="a test")  # type: ignore[arg-type]
+    return odp.release(study, vouched="a test")
 
 
 def test_a_search_over_runs_that_hide_clients_says_so() -> None:

@@ -24,13 +24,16 @@ from optuna_dp.errors import InvalidArgumentError
 from optuna_dp.numbers_shown import rounded_up
 
 RUN = odp.gaussian(noise_multiplier=4.0)
+QUICK = odp.pure_dp(0.1)  # Quickly accounted for.
 LAW = odp.Geometric(mean=3)
 PRIVATE_RUNS = ("rand_tune", "dp_hypo", "dp_hypo, any schedule")
 LOOP: dict[str, Any] = {"epsilon": 0.2, "granularity": 0.2, "resolve": 0.3}
 SAMPLERS: dict[str, Callable[[], Any]] = {
-    "rand_tune": lambda: odp.RandTuneSampler(trials=LAW),
-    "dp_hypo": lambda: odp.DPHyPOSampler(trials=LAW, candidates=4, startup_runs=1),
-    "dp_hypo, any schedule": lambda: odp.DPHyPOSampler(trials=LAW, candidates=4, schedule="any"),
+    "rand_tune": lambda: odp.RandTuneSampler(trials=LAW, run=QUICK),
+    "dp_hypo": lambda: odp.DPHyPOSampler(trials=LAW, candidates=4, startup_runs=1, run=QUICK),
+    "dp_hypo, any schedule": lambda: odp.DPHyPOSampler(
+        trials=LAW, candidates=4, schedule="any", run=QUICK
+    ),
     "budget": lambda: odp.BudgetSampler(budget(3, 1)),
     "noisy_max": lambda: odp.NoisyMaxSampler(candidates=2, n_partitions=900, epsilon=1.0),
     "propose_test": lambda: odp.ProposeTestSampler(candidates=2, n_partitions=30_000, **LOOP),
@@ -38,10 +41,10 @@ SAMPLERS: dict[str, Callable[[], Any]] = {
 
 
 def released(**kwargs: Any) -> odp.Release:
-    study = optuna.create_study(sampler=odp.RandTuneSampler(trials=odp.Geometric(mean=3)))
+    study = optuna.create_study(sampler=odp.RandTuneSampler(trials=odp.Geometric(mean=3), run=RUN))
     odp.describe(study, dataset="made up", records=900, unit="patient", cap=2)
     study.optimize(lambda trial: trial.suggest_float("x", 0, 1))
-    return odp.release(study, RUN, **kwargs, vouched="a test")
+    return odp.release(study, **kwargs, vouched="a test")
 
 
 def without(data: dict[str, Any], *names: str) -> dict[str, Any]:
@@ -58,9 +61,8 @@ def without(data: dict[str, Any], *names: str) -> dict[str, Any]:
 def test_a_release_of_every_kind_can_be_checked(kind: str, trained: bool) -> None:
     study = optuna.create_study(direction="maximize", sampler=SAMPLERS[kind]())
     study.optimize(asking(lambda trial: trial.suggest_float("x", 0, 1)))
-    run = odp.pure_dp(0.1)  # Quickly accounted for.
-    release = released_by(study, run if kind in PRIVATE_RUNS else None)
-    release = release.with_training(run) if trained else release
+    release = released_by(study)
+    release = release.with_training(odp.pure_dp(0.1)) if trained else release
     found = odp.verify(json.loads(json.dumps(release.to_json())))
     assert found.ok, str(found)
     assert any(check.what == "SHA-256" for check in found.checks)
@@ -79,9 +81,10 @@ def test_the_statement_alone_is_enough() -> None:
 
 
 def test_what_protects_clients_can_be_checked() -> None:
-    study = optuna.create_study(sampler=odp.RandTuneSampler(trials=odp.Geometric(mean=3)))
+    run = odp.per_client(RUN)
+    study = optuna.create_study(sampler=odp.RandTuneSampler(trials=odp.Geometric(mean=3), run=run))
     study.optimize(lambda trial: trial.suggest_float("x", 0, 1))
-    data = odp.release(study, odp.per_client(RUN), vouched="a test").to_json()
+    data = odp.release(study, vouched="a test").to_json()
     found = odp.verify(data)
     assert found.ok, str(found)
     assert "client" in data["statement"]["protected"]
@@ -114,7 +117,7 @@ def lies() -> dict[str, Any]:
         data["description"]["records"] = 9
 
     def relation(data: dict[str, Any]) -> None:
-        data["statement"]["neighboring_relation"] = "replace_one"
+        data["statement"]["guarantee"]["neighboring_relation"] = "replace_one"
 
     def protected(data: dict[str, Any]) -> None:
         data["statement"]["protected"] = "adding or removing all records of one patient"
@@ -123,6 +126,9 @@ def lies() -> dict[str, Any]:
         cheaper = odp.Guarantee(odp.gaussian(noise_multiplier=40.0))
         data["statement"]["guarantee"] = cheaper.to_json()
         data["statement"]["epsilon"] = cheaper.epsilon(1e-5)
+
+    def cheaper_run_in_the_design(data: dict[str, Any]) -> None:
+        data["statement"]["design"]["settings"]["run"]["event"]["noise_multiplier"] = 40.0
 
     def fewer_runs(data: dict[str, Any]) -> None:
         data["statement"]["design"]["settings"]["trials"] = odp.Binomial(1, mean=1).to_json()
@@ -528,9 +534,10 @@ def test_a_statement_of_another_version_is_refused(honest: dict[str, Any]) -> No
 
 
 def test_a_stated_bound_is_told_from_the_computed_one() -> None:
-    study = optuna.create_study(sampler=odp.RandTuneSampler(trials=odp.Geometric(3)))
+    run = odp.pure_dp(0.1)
+    study = optuna.create_study(sampler=odp.RandTuneSampler(trials=odp.Geometric(3), run=run))
     study.optimize(lambda trial: trial.suggest_float("x", 0, 1))
-    record = odp.release(study, odp.pure_dp(0.1), vouched="a test").to_json()
+    record = odp.release(study, vouched="a test").to_json()
     computed = {key: record["statement"][key] for key in ("attack", "epsilon")}
     record["statement"]["attack"] = 7.5
     check = next(check for check in odp.verify(record).checks if check.what == "attack")

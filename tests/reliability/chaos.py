@@ -172,7 +172,7 @@ def live_through(
     slots = check_exactly_t(study, Diary.read(diary).began, crashes=True)
     assert plan is not None
     # Workers are killed by chance here, whatever the order in which their runs failed.
-    release = release_of(study, odp.gaussian(4.0))
+    release = release_of(study)
     trials = study.get_trials(deepcopy=False)
     if sampler == "budget":
         check_charged(release, Diary.read(diary).granted)

@@ -62,7 +62,6 @@ from .workers import BUDGET, SAMPLERS, Diary, granted_to, make_mortal
 FILES = ("sqlite", "journal", "sqlite", "journal", "grpc")
 # Neither its mean nor its name is a whole number, so that no text has to name one.
 LAW = odp.Poisson(mean=4.5)
-RUN = odp.gaussian(4.0)
 _PATIENCE = 1.0  # seconds that workers with faults have, before they are killed
 _LAST_PATIENCE = 420.0  # seconds that a worker without faults has; it takes a few
 _WORKERS_AT_MOST = 12  # without a fault; a budget may fail several times to choose
@@ -183,7 +182,7 @@ def live_through(seed: int, kinds: Sequence[str], servers: Servers, counts: Coun
         errors = Path(f"{diary}.err").read_text() if Path(f"{diary}.err").exists() else ""
         raw = [text for text in notes.raised if text.startswith("raw")]
         raw += [line for line in errors.splitlines() if line.startswith("Traceback")]
-        raw += [place.reading_of_backup(lambda study: release_of(study, RUN))]
+        raw += [place.reading_of_backup(release_of)]
         counts.raw += [f"{label}: {text}" for text in raw if text]
         if slots is not None:
             texts = [text.replace(str(folder), "") for text in [*notes.raised, errors]]
@@ -222,7 +221,7 @@ def ended(place: Place, sampler: str, diary: Path) -> tuple[str, int | None]:
                 return "begun anew", None
             try:
                 # Without a plan nothing has begun, so there is nothing to release yet.
-                release = release_of(study, RUN) if plan_of(study) is not None else None
+                release = release_of(study) if plan_of(study) is not None else None
             except UnfinishedStudyError:
                 release = None
                 if sampler == "budget" and all(t.value is None for t in trials[: BUDGET.pilots]):

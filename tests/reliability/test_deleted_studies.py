@@ -59,7 +59,7 @@ def test_a_worker_whose_study_is_deleted_ends_with_one_error(
     assert isinstance(raised.value, StorageError)
     assert str(pickle.loads(pickle.dumps(raised.value))) == str(raised.value)
     with pytest.raises(DeletedStudyError):
-        odp.release(study, RUN, vouched="a test")
+        odp.release(study, vouched="a test")
     with pytest.raises(DeletedStudyError):
         odp.recover(study)
 
@@ -76,6 +76,6 @@ def loads_a_study_that_never_was(trial: optuna.Trial) -> float:
 def test_a_key_error_of_an_objective_stays_its_own(
     its_own: Callable[[optuna.Trial], float],
 ) -> None:
-    study = study_of(odp.RandTuneSampler(trials=exactly(2)))
+    study = study_of(odp.RandTuneSampler(trials=exactly(2), run=RUN))
     with pytest.raises(KeyError):
         study.optimize(its_own)

@@ -13,7 +13,7 @@ from typing import Any
 import optuna
 import pytest
 from optuna.storages import InMemoryStorage
-from support import RUN, ask, exactly, tell
+from support import ask, exactly, tell
 
 import optuna_dp as odp
 from optuna_dp import polling
@@ -93,6 +93,6 @@ def test_a_worker_that_dies_after_any_call_leaves_what_can_be_finished(kind, mon
         work(storage, kind, runs)
         slots = check_exactly_t(study, runs, crashes=True)
         assert len(runs) >= slots - 2
-        release_of(study, RUN)
+        release_of(study)
     assert calls > 20
     assert 0 < thrown_away < 12

@@ -35,7 +35,7 @@ from optuna.storages.journal import JournalFileBackend
 place, calls, limit, RUNS = sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4])
 storage = RDBStorage(place) if "://" in place else JournalStorage(JournalFileBackend(place))
 optuna.logging.set_verbosity(optuna.logging.ERROR)
-sampler = odp.RandTuneSampler(trials=odp.Binomial(RUNS, mean=RUNS))
+sampler = odp.RandTuneSampler(trials=odp.Binomial(RUNS, mean=RUNS), run=odp.gaussian(4.0))
 study = optuna.create_study(
     study_name="s", storage=storage, sampler=sampler, load_if_exists=True, direction="maximize"
 )
@@ -80,7 +80,7 @@ def torn(path: Path) -> Path:
     study = optuna.create_study(
         study_name="s",
         storage=JournalStorage(JournalFileBackend(str(path))),
-        sampler=odp.RandTuneSampler(trials=odp.Binomial(3, mean=3)),
+        sampler=odp.RandTuneSampler(trials=odp.Binomial(3, mean=3), run=RUN),
         direction="maximize",
     )
     study.optimize(lambda trial: trial.suggest_float("x", 0.0, 1.0))
@@ -104,7 +104,7 @@ def test_torn_parts_are_dropped_and_whole_records_and_a_copy_are_kept(tmp_path: 
     study = optuna.load_study(
         study_name="s", storage=JournalStorage(JournalFileBackend(str(path)))
     )
-    assert odp.release(study, RUN, vouched="a test").params is not None
+    assert odp.release(study, vouched="a test").params is not None
 
 
 RECORD = (
@@ -160,7 +160,7 @@ def test_a_record_behind_a_torn_one_costs_no_study(name: str, record: int, tmp_p
     )
     odp.recover(study, fail=[trial.number for trial in odp.recover(study)])
     study.optimize(run)
-    assert release_of(study, RUN).params is not None
+    assert release_of(study).params is not None
     assert len(runs) == len(set(runs))
 
 
@@ -208,7 +208,7 @@ def test_a_torn_journal_is_one_error_of_this_package(tmp_path: Path) -> None:
     study = optuna.load_study(
         study_name="s",
         storage=JournalStorage(JournalFileBackend(str(sound))),
-        sampler=odp.RandTuneSampler(trials=odp.Binomial(3, mean=3)),
+        sampler=odp.RandTuneSampler(trials=odp.Binomial(3, mean=3), run=RUN),
     )
     with sound.open("ab") as file:
         file.write(b'{"op_code"\n{}\n')
@@ -216,14 +216,16 @@ def test_a_torn_journal_is_one_error_of_this_package(tmp_path: Path) -> None:
         lambda: study.optimize(lambda trial: 0.0),
         study.ask,
         lambda: odp.recover(study),
-        lambda: odp.release(study, RUN, vouched="a test"),
+        lambda: odp.release(study, vouched="a test"),
     ):
         with pytest.raises(StorageError, match=r"torn.*--mend"):
             use()
 
 
 def test_an_error_of_the_objective_stays_what_it_is() -> None:
-    study = optuna.create_study(sampler=odp.RandTuneSampler(trials=odp.Binomial(3, mean=3)))
+    study = optuna.create_study(
+        sampler=odp.RandTuneSampler(trials=odp.Binomial(3, mean=3), run=RUN)
+    )
 
     def objective(trial: optuna.Trial) -> float:
         raise OSError("the objective's own")
@@ -250,7 +252,7 @@ class Dying(optuna.storages.InMemoryStorage):
 @pytest.mark.parametrize("left", range(6))
 def test_a_storage_that_dies_at_any_write_is_one_error_without_its_statement(left: int) -> None:
     storage = Dying()
-    sampler = odp.RandTuneSampler(trials=odp.Binomial(9, mean=9))
+    sampler = odp.RandTuneSampler(trials=odp.Binomial(9, mean=9), run=RUN)
     study = optuna.create_study(storage=storage, sampler=sampler)
     study.optimize(lambda trial: trial.suggest_float("x", 0.0, 1.0), n_trials=1)
     storage.left = left
@@ -267,7 +269,7 @@ def test_a_finished_study_on_a_read_only_file_is_released_without_a_mark(tmp_pat
     study = optuna.create_study(
         study_name="s",
         storage=f"sqlite:///{path}",
-        sampler=odp.RandTuneSampler(trials=odp.Binomial(3, mean=3)),
+        sampler=odp.RandTuneSampler(trials=odp.Binomial(3, mean=3), run=RUN),
     )
     study.optimize(lambda trial: trial.suggest_float("x", 0.0, 1.0))
     read_only = optuna.load_study(
@@ -277,10 +279,10 @@ def test_a_finished_study_on_a_read_only_file_is_released_without_a_mark(tmp_pat
         ),
     )
     with pytest.warns(UserWarning, match="leaves no mark"):
-        released = odp.release(read_only, RUN, vouched="a test")
-    assert released.to_json() == odp.release(study, RUN, vouched="a test").to_json()
+        released = odp.release(read_only, vouched="a test")
+    assert released.to_json() == odp.release(study, vouched="a test").to_json()
     # With the mark in the file there is nothing left to write.
-    assert odp.release(read_only, RUN, vouched="a test").to_json() == released.to_json()
+    assert odp.release(read_only, vouched="a test").to_json() == released.to_json()
 
 
 @pytest.mark.slow
@@ -315,7 +317,7 @@ def test_a_full_disk_costs_no_study_on_a_journal(free_bytes: int, tmp_path: Path
     again = optuna.load_study(
         study_name="s", storage=JournalStorage(JournalFileBackend(str(path)))
     )
-    assert odp.release(again, RUN, failures=None, vouched="a test").params is not None
+    assert odp.release(again, failures=None, vouched="a test").params is not None
 
 
 @pytest.mark.slow
@@ -344,4 +346,4 @@ def test_a_full_disk_costs_no_study_on_sqlite(more_pages: int, tmp_path: Path) -
         return
     assert ended.returncode == 0, ended.stderr
     again = optuna.load_study(study_name="s", storage=place)
-    assert odp.release(again, RUN, failures="chance", vouched="a test").params is not None
+    assert odp.release(again, failures="chance", vouched="a test").params is not None

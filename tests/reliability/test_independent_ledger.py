@@ -116,12 +116,16 @@ class World:
             study_name=self.name,
             storage=open_another(),
             direction="maximize",
-            sampler=PROCEDURES[self.procedure](LAW),
+            sampler=PROCEDURES[self.procedure](LAW, odp.gaussian(self.noise)),
         )
 
     def worker(self, sampler: Any = None) -> optuna.Study:
         """The study as another process loads it."""
-        made = PROCEDURES[self.procedure](LAW) if sampler is None else sampler
+        made = (
+            PROCEDURES[self.procedure](LAW, odp.gaussian(self.noise))
+            if sampler is None
+            else sampler
+        )
         return optuna.load_study(study_name=self.name, storage=self.open_another(), sampler=made)
 
     def objective(self, rng: random.Random, well: bool = False) -> Callable[[Trial], float]:
@@ -280,9 +284,8 @@ class World:
 
     def release(self) -> odp.Release:
         no_event = self.procedure in ("budget", "noisy_max", "propose_test")
-        run = None if no_event else odp.gaussian(self.noise)
-        options = {} if run is None else {"failures": "chance", "vouched": "a test"}
-        return odp.release(self.study, run, **options)  # type: ignore[arg-type]
+        options = {} if no_event else {"failures": "chance", "vouched": "a test"}
+        return odp.release(self.study, **options)  # type: ignore[arg-type]
 
     def end(self) -> str:
         """Brings the study to its release, or to a refusal that may be; compares the ledger."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import optuna
 import pytest
 from optuna.trial import Trial, TrialState
-from support import exactly, objective, study_of
+from support import RUN, exactly, objective, study_of
 
 import optuna_dp as odp
 
@@ -29,13 +29,13 @@ def test_no_run_takes_place_twice(crew, url_of, seed) -> None:
 
 def test_a_run_whose_worker_died_counts_and_the_study_is_released(url_of) -> None:
     with opened(url_of("mariadb")) as storage:
-        study = study_of(odp.RandTuneSampler(trials=exactly(4)), storage=storage)
+        study = study_of(odp.RandTuneSampler(trials=exactly(4), run=RUN), storage=storage)
         study.optimize(objective, n_trials=1)
         study.ask()
         odp.recover(study, fail=[trial.number for trial in odp.recover(study)])
         study.optimize(objective)
         assert [t.state for t in study.trials].count(TrialState.COMPLETE) == 3
-        odp.release(study, odp.gaussian(4.0), failures="chance", vouched="a test")
+        odp.release(study, failures="chance", vouched="a test")
 
 
 def test_utilities_of_many_partitions_fit_into_an_attribute(url_of) -> None:

@@ -78,7 +78,7 @@ def check(study: optuna.Study, procedure: str, ledger: Ledger) -> None:
         plan = plan_of(study)
         assert plan is not None
         assert sorted(calls) == list(range(plan.slots))
-        stated = release_of(study, RUN).guarantee.epsilon(1e-5)
+        stated = release_of(study).guarantee.epsilon(1e-5)
         assert stated >= odp.selection_guarantee(RUN, LAW).epsilon(1e-5)
 
 

@@ -41,7 +41,7 @@ def another_worker(study, count=6):
     return optuna.load_study(
         study_name=study.study_name,
         storage=study._storage,
-        sampler=odp.RandTuneSampler(trials=exactly(count)),
+        sampler=odp.RandTuneSampler(trials=exactly(count), run=RUN),
     )
 
 
@@ -58,7 +58,7 @@ def design_of(sampler):
 
 def dead_leader(storage, count=6):
     """A study whose first worker died right after it had made trial 0."""
-    study = study_of(odp.RandTuneSampler(trials=exactly(count)), storage=storage)
+    study = study_of(odp.RandTuneSampler(trials=exactly(count), run=RUN), storage=storage)
     storage.create_new_trial(study._study_id)
     return study
 
@@ -118,7 +118,7 @@ def test_a_worker_never_gives_up_waiting_for_a_run_of_another(storage, monkeypat
 
 def test_a_leader_that_wakes_up_after_it_was_given_up(storage, monkeypatch) -> None:
     """It was paused right before writing its plan; meanwhile another worker ended without one."""
-    study = study_of(odp.RandTuneSampler(trials=exactly(6)), storage=storage)
+    study = study_of(odp.RandTuneSampler(trials=exactly(6), run=RUN), storage=storage)
     genuine = TrialEntry.write
 
     def asleep(entry, *arguments):
@@ -159,13 +159,13 @@ def test_a_run_refused_before_a_plan_slipped_in_is_no_failed_run(url_of) -> None
         assert [t.state for t in again.trials[:6]].count(TrialState.COMPLETE) == 4
         # Trial 1 failed for certain: the best of fewer than T runs may cost more than that of T.
         with pytest.raises(ReleaseRefusedError, match="nobody has confirmed why") as refused:
-            odp.release(again, RUN, vouched="a test")
+            odp.release(again, vouched="a test")
         assert refused.value.trial_number == 1
 
 
 @pytest.mark.parametrize("dies_before", ["slot record", "parameters", "result"])
 def test_a_worker_that_dies_costs_its_slot(storage, dies_before) -> None:
-    study = study_of(odp.RandTuneSampler(trials=exactly(5)), storage=storage)
+    study = study_of(odp.RandTuneSampler(trials=exactly(5), run=RUN), storage=storage)
     study.optimize(objective, n_trials=2)
     if dies_before == "slot record":
         storage.create_new_trial(study._study_id)
@@ -175,23 +175,23 @@ def test_a_worker_that_dies_costs_its_slot(storage, dies_before) -> None:
             trial.suggest_float("x", -1.0, 1.0)
     study.optimize(objective)
     with pytest.raises(ReleaseRefusedError, match="Some of its runs have not ended"):
-        odp.release(study, RUN)
+        odp.release(study)
     assert [t.number for t in odp.recover(study) if t.number < 5] == [2]
     odp.recover(study, fail=[2])
     assert plan_of(study).slots == 5
     assert [t.state for t in study.trials[:5]].count(TrialState.COMPLETE) == 4
-    odp.release(study, RUN, vouched="a test")
+    odp.release(study, vouched="a test")
 
 
 def test_a_worker_beyond_the_last_slot_that_dies_is_no_matter(storage) -> None:
-    study = study_of(odp.RandTuneSampler(trials=exactly(3)), storage=storage)
+    study = study_of(odp.RandTuneSampler(trials=exactly(3), run=RUN), storage=storage)
     study.optimize(objective)
     storage.create_new_trial(study._study_id)
-    odp.release(study, RUN, vouched="a test")
+    odp.release(study, vouched="a test")
 
 
 def test_a_zombies_result_is_refused(storage) -> None:
-    study = study_of(odp.RandTuneSampler(trials=exactly(3)), storage=storage)
+    study = study_of(odp.RandTuneSampler(trials=exactly(3), run=RUN), storage=storage)
     trial = study.ask()
     value = objective(trial)
     odp.recover(study, fail=[0])
@@ -199,11 +199,11 @@ def test_a_zombies_result_is_refused(storage) -> None:
         study.tell(trial, value)
     study.optimize(objective)
     assert study.trials[0].state == TrialState.FAIL
-    odp.release(study, RUN, vouched="a test")
+    odp.release(study, vouched="a test")
 
 
 def test_wrong_numbers_change_nothing(storage) -> None:
-    study = study_of(odp.RandTuneSampler(trials=exactly(3)), storage=storage)
+    study = study_of(odp.RandTuneSampler(trials=exactly(3), run=RUN), storage=storage)
     study.optimize(objective, n_trials=1)
     study.ask()
     for wrong in ([0, 1], [7], [-1]):
@@ -217,7 +217,7 @@ def test_heartbeats_end_a_wait_for_a_dead_worker(url_of, monkeypatch) -> None:
     """Everybody waits for a batch whose worker died: nobody starts a trial, so nobody looks."""
     space = {"x": optuna.distributions.FloatDistribution(-1.0, 1.0)}
     with opened(url_of("sqlite"), heartbeat=60) as storage:
-        sampler = odp.DPHyPOSampler(space, trials=exactly(3), candidates=8)
+        sampler = odp.DPHyPOSampler(space, trials=exactly(3), candidates=8, run=RUN)
         study = study_of(sampler, storage=storage)
         with pytest.warns(UserWarning, match="Heartbeat"):
             dead = study.ask()
@@ -238,7 +238,7 @@ def test_heartbeats_end_a_wait_for_a_dead_worker(url_of, monkeypatch) -> None:
             TrialState.COMPLETE,
             TrialState.COMPLETE,
         ]
-        odp.release(study, RUN, vouched="a test")
+        odp.release(study, vouched="a test")
 
 
 @pytest.mark.slow
@@ -246,7 +246,9 @@ def test_the_command_lists_and_fails(tmp_path) -> None:
     from optuna_dp.cli.studies import recover
 
     url = f"sqlite:///{tmp_path / 'study.db'}"
-    study = study_of(odp.RandTuneSampler(trials=exactly(3)), storage=url, study_name="digits")
+    study = study_of(
+        odp.RandTuneSampler(trials=exactly(3), run=RUN), storage=url, study_name="digits"
+    )
     study.ask()
     import typer
 
@@ -271,9 +273,9 @@ def test_the_lock_of_a_journal_whose_holder_died_is_taken_over(tmp_path) -> None
     path = str(tmp_path / "study.log")
     lock = JournalFileOpenLock(path, grace_period=3)
     storage = JournalStorage(JournalFileBackend(path, lock))
-    study = study_of(odp.RandTuneSampler(trials=exactly(3)), storage=storage)
+    study = study_of(odp.RandTuneSampler(trials=exactly(3), run=RUN), storage=storage)
     study.optimize(objective, n_trials=1)
     lock.acquire()  # ... and its holder is killed.
     study.optimize(objective)
     assert len(study.trials) == 3
-    odp.release(study, RUN, vouched="a test")
+    odp.release(study, vouched="a test")

@@ -44,13 +44,13 @@ KINDS = ["memory", "sqlite", "journal"]
 def test_telling_a_run_that_never_began_to_have_failed(kind: str, tmp_path: Path) -> None:
     """As people do, and as pages advised; its worker died before its slot record."""
     with storage_of(kind, tmp_path) as storage:
-        sampler = odp.RandTuneSampler(trials=exactly(4))
+        sampler = odp.RandTuneSampler(trials=exactly(4), run=RUN)
         study = study_of(sampler, storage=storage)
         study.optimize(objective, n_trials=1)
         storage.create_new_trial(study._study_id)
         study.tell(1, state=TrialState.FAIL)
         study.optimize(objective)
-        assert odp.release(study, RUN, vouched="a test").value == study.best_value
+        assert odp.release(study, vouched="a test").value == study.best_value
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -58,32 +58,32 @@ def test_a_run_told_to_have_failed_without_the_sampler_can_be_vouched_for(
     kind: str, tmp_path: Path
 ) -> None:
     with storage_of(kind, tmp_path) as storage:
-        study = study_of(odp.RandTuneSampler(trials=exactly(4)), storage=storage)
+        study = study_of(odp.RandTuneSampler(trials=exactly(4), run=RUN), storage=storage)
         study.optimize(objective, n_trials=1)
         storage.create_new_trial(study._study_id)
         other = optuna.load_study(study_name=study.study_name, storage=storage)
         other.tell(1, state=TrialState.FAIL)
         study.optimize(objective)
         with pytest.raises(ReleaseRefusedError, match=r"confirm that: .*--fail 1"):
-            odp.release(study, RUN)
+            odp.release(study)
         with pytest.raises(InvalidArgumentError, match="fail=2"):
             odp.recover(study, fail=[1, 2])
         odp.recover(study, fail=[1])
-        assert odp.release(study, RUN, vouched="a test").value == study.best_value
+        assert odp.release(study, vouched="a test").value == study.best_value
 
 
 def test_a_run_of_another_sampler_names_cause_and_remedy() -> None:
     storage = InMemoryStorage()
-    study = study_of(odp.RandTuneSampler(trials=exactly(4)), storage=storage)
+    study = study_of(odp.RandTuneSampler(trials=exactly(4), run=RUN), storage=storage)
     study.optimize(objective, n_trials=1)
     other = optuna.load_study(study_name=study.study_name, storage=storage)
     with pytest.raises(ReleaseRefusedError, match=r"another sampler.*every optuna\.load"):
-        other.optimize(objective, n_trials=1, callbacks=[odp.PrivacyCallback(RUN)])
+        other.optimize(objective, n_trials=1, callbacks=[odp.PrivacyCallback()])
 
 
 SEQUENTIAL = {
-    "dp_hypo": lambda: odp.DPHyPOSampler(X, trials=exactly(3), candidates=4),
-    "dp_hypo without a space": lambda: odp.DPHyPOSampler(trials=exactly(3), candidates=4),
+    "dp_hypo": lambda: odp.DPHyPOSampler(X, trials=exactly(3), candidates=4, run=RUN),
+    "dp_hypo without a space": lambda: odp.DPHyPOSampler(trials=exactly(3), candidates=4, run=RUN),
     "budget": lambda: odp.BudgetSampler(budget(2), search_space=X),
 }
 
@@ -105,13 +105,13 @@ def test_asking_twice_in_one_thread_loses_one_run_at_most(
         if lost:
             # It was asked for with distributions, say, and the error left nothing in hand.
             with pytest.raises(ReleaseRefusedError, match="have not ended"):
-                release_of(study, RUN)
+                release_of(study)
             odp.recover(study, fail=[1])
         else:
             study.tell(second, objective(second))
         study.optimize(objective)
         assert [t.state for t in study.trials].count(TrialState.COMPLETE) == 3 - lost
-        assert release_of(study, RUN).value is not None
+        assert release_of(study).value is not None
 
 
 _RETRIES = [
@@ -153,7 +153,7 @@ def test_a_run_that_is_stale_on_resume_is_not_retried_and_the_study_is_released(
 ) -> None:
     storage = retrying_storage(tmp_path, retry())
     samplers = {
-        "rand_tune": lambda: odp.RandTuneSampler(trials=exactly(3)),
+        "rand_tune": lambda: odp.RandTuneSampler(trials=exactly(3), run=RUN),
         "budget": lambda: SAMPLERS["budget"](exactly(1)),
     }
     study = study_of(samplers[name](), storage=storage, study_name="study")
@@ -169,7 +169,7 @@ def test_a_run_that_is_stale_on_resume_is_not_retried_and_the_study_is_released(
     assert len([line for line in lines if "copy of a failed run was left out" in line]) == 1
     states = [t.state.name for t in resumed.trials]
     assert states == ["FAIL" if i == dead else "COMPLETE" for i in range(len(states))]
-    assert release_of(resumed, RUN).value is not None
+    assert release_of(resumed).value is not None
     storage.engine.dispose()
 
 
@@ -197,8 +197,8 @@ def test_choices_that_no_record_can_hold_are_said_at_the_first_trial(choices: An
     words = r"choices of 'c'=.*what JSON can hold.*Give names"
     distribution = optuna.distributions.CategoricalDistribution(choices)
     with pytest.raises(InvalidArgumentError, match=words):
-        odp.RandTuneSampler({"c": distribution})
-    samplers = [*SEQUENTIAL.values(), lambda: odp.RandTuneSampler(trials=exactly(3))]
+        odp.RandTuneSampler({"c": distribution}, run=RUN)
+    samplers = [*SEQUENTIAL.values(), lambda: odp.RandTuneSampler(trials=exactly(3), run=RUN)]
     for make in samplers:
         study = study_of(make())
         trial = study.ask()
@@ -213,7 +213,7 @@ def test_a_range_that_moves_is_said_after_the_first_run_that_shows_it() -> None:
         a = trial.suggest_int("a", trial.number + 1, trial.number + 1)
         return float(trial.suggest_int("b", 0, 10 + a))
 
-    study = study_of(odp.RandTuneSampler(trials=exactly(9)))
+    study = study_of(odp.RandTuneSampler(trials=exactly(9), run=RUN))
     with pytest.raises(ReleaseRefusedError, match=r"draw a share from \[0, 1\]"):
-        study.optimize(dynamic, callbacks=[odp.PrivacyCallback(RUN)])
+        study.optimize(dynamic, callbacks=[odp.PrivacyCallback()])
     assert len(study.trials) == 2

@@ -19,7 +19,7 @@ import no_disk
 import optuna
 from optuna.storages import BaseStorage
 from optuna.trial import TrialState
-from support import ask, tell
+from support import RUN, ask, tell
 
 import optuna_dp as odp
 from optuna_dp.budget.plan import BudgetPlan, PaidRuns
@@ -43,21 +43,26 @@ BUDGET = BudgetPlan(
     ),
     paid_last=PaidRuns(2, 2.0, 10, 4.0, odp.gaussian(2.0)),
 )
-SAMPLERS: dict[str, Callable[[odp.TrialCount], optuna.samplers.BaseSampler]] = {
-    "rand_tune": lambda law: odp.RandTuneSampler(trials=law),
-    "dp_hypo_batch": lambda law: odp.DPHyPOSampler(X, trials=law, candidates=16, batch_size=2),
-    "dp_hypo_any": lambda law: odp.DPHyPOSampler(X, trials=law, candidates=16, schedule="any"),
-    "budget": lambda law: odp.BudgetSampler(BUDGET, search_space=X, pilot_batch_size=2),
+# By the law of their number of runs, and by what a run costs where it is one of secretly many.
+SAMPLERS: dict[str, Callable[..., optuna.samplers.BaseSampler]] = {
+    "rand_tune": lambda law, run=RUN: odp.RandTuneSampler(trials=law, run=run),
+    "dp_hypo_batch": lambda law, run=RUN: odp.DPHyPOSampler(
+        X, trials=law, candidates=16, batch_size=2, run=run
+    ),
+    "dp_hypo_any": lambda law, run=RUN: odp.DPHyPOSampler(
+        X, trials=law, candidates=16, schedule="any", run=run
+    ),
+    "budget": lambda law, run=RUN: odp.BudgetSampler(BUDGET, search_space=X, pilot_batch_size=2),
 }
 
 
 # Utilities cost nothing, and no candidate may be evaluated twice either.
-PROCEDURES: dict[str, Callable[[odp.TrialCount], optuna.samplers.BaseSampler]] = {
+PROCEDURES: dict[str, Callable[..., optuna.samplers.BaseSampler]] = {
     **SAMPLERS,
-    "noisy_max": lambda law: odp.NoisyMaxSampler(
+    "noisy_max": lambda law, run=RUN: odp.NoisyMaxSampler(
         X, candidates=6, n_partitions=1000, epsilon=8.0, resolve=0.5
     ),
-    "propose_test": lambda law: odp.ProposeTestSampler(
+    "propose_test": lambda law, run=RUN: odp.ProposeTestSampler(
         X, candidates=6, n_partitions=20_000, epsilon=0.5, granularity=0.5, resolve=0.6
     ),
 }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import optuna
 import pytest
-from sampler_contract import SamplerContract, exactly
+from sampler_contract import RUN, SamplerContract, exactly
 
 import optuna_dp as odp
 
@@ -13,18 +13,20 @@ X = {"x": optuna.distributions.FloatDistribution(-1.0, 1.0)}
 
 class TestRandTune(SamplerContract):
     def make(self, trials, seed=None):
-        return odp.RandTuneSampler(trials=trials, seed=seed)
+        return odp.RandTuneSampler(trials=trials, run=RUN, seed=seed)
 
     def make_different(self, trials):
-        return odp.RandTuneSampler(X, trials=trials)
+        return odp.RandTuneSampler(X, trials=trials, run=RUN)
 
 
 class TestDPHyPO(SamplerContract):
     def make(self, trials, seed=None):
-        return odp.DPHyPOSampler(X, trials=trials, candidates=8, batch_size=3, seed=seed)
+        return odp.DPHyPOSampler(X, trials=trials, run=RUN, candidates=8, batch_size=3, seed=seed)
 
     def make_different(self, trials):
-        return odp.DPHyPOSampler(X, trials=trials, candidates=8, density_bounds=(0.5, 3.0))
+        return odp.DPHyPOSampler(
+            X, trials=trials, run=RUN, candidates=8, density_bounds=(0.5, 3.0)
+        )
 
 
 class Forgetful(odp.RandTuneSampler):
@@ -40,10 +42,10 @@ class Forgetful(odp.RandTuneSampler):
 def test_the_contract_can_fail() -> None:
     class Broken(SamplerContract):
         def make(self, trials, seed=None):
-            return Forgetful(trials=trials, seed=seed)
+            return Forgetful(trials=trials, run=RUN, seed=seed)
 
         def make_different(self, trials):
-            return Forgetful(X, trials=trials)
+            return Forgetful(X, trials=trials, run=RUN)
 
     assert exactly(3).pmf(3) == pytest.approx(1.0)
     with pytest.raises(AssertionError):

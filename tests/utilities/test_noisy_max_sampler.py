@@ -273,7 +273,7 @@ def test_bad_utilities_are_refused_when_they_are_reported(utilities: Any, match:
 
 
 def test_report_utilities_is_for_these_studies_only() -> None:
-    study = optuna.create_study(sampler=odp.RandTuneSampler())
+    study = optuna.create_study(sampler=odp.RandTuneSampler(run=odp.gaussian(4.0)))
     with pytest.raises(PlanError, match="report_utilities"):
         study.optimize(lambda trial: odp.report_utilities(trial, [0.5]))
 
@@ -333,9 +333,8 @@ def test_nothing_of_a_candidate_but_its_hyperparameters_is_released() -> None:
     data = release.to_json()
     assert data["value"] is None
     assert data["statement"]["released"] == ["the hyperparameters"]
-    for argument in ({"output_attributes": ("a",)}, {"artifact_store": object()}):
-        with pytest.raises(InvalidArgumentError, match="not private"):
-            odp.release(run(MAKERS["noisy_max"](SPACE)), **argument)
+    with pytest.raises(InvalidArgumentError, match="not private"):
+        odp.release(run(MAKERS["noisy_max"](SPACE)), artifact_store=object())
 
 
 def test_the_published_study_shows_the_hyperparameters_alone() -> None:
@@ -367,11 +366,25 @@ def test_the_final_training_is_composed_and_stated() -> None:
     assert "report-noisy-max, once: 1-DP" in again.statement()
 
 
+@BOTH
+def test_the_relation_is_the_samplers_and_that_of_a_final_training(make: Any) -> None:
+    usual = odp.release(run(make(SPACE)))
+    assert usual.guarantee.neighboring_relation == "add_or_remove_one"
+    release = odp.release(run(make(SPACE, neighboring_relation="replace_one")))
+    assert release.guarantee.neighboring_relation == "replace_one"
+    assert release.guarantee.epsilon(1e-5) == usual.guarantee.epsilon(1e-5)
+    whole = release.with_training(odp.gaussian(8.0))
+    assert whole.guarantee.neighboring_relation == "replace_one"
+    assert odp.verify(whole.to_json()).ok
+    with pytest.raises(InvalidArgumentError, match="neighboring_relation='friends'"):
+        make(SPACE, neighboring_relation="friends")
+
+
 @pytest.mark.slow
 def test_a_final_training_after_another_procedure() -> None:
-    study = optuna.create_study(sampler=odp.RandTuneSampler(trials=odp.Geometric(mean=2)))
-    study.optimize(lambda trial: trial.suggest_float("x", 0, 1))
-    release = odp.release(study, odp.gaussian(4.0), vouched="a test").with_training(
-        odp.gaussian(8.0)
+    study = optuna.create_study(
+        sampler=odp.RandTuneSampler(trials=odp.Geometric(mean=2), run=odp.gaussian(4.0))
     )
+    study.optimize(lambda trial: trial.suggest_float("x", 0, 1))
+    release = odp.release(study, vouched="a test").with_training(odp.gaussian(8.0))
     assert "One run" in release.statement()

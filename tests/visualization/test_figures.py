@@ -14,7 +14,7 @@ from optuna.distributions import FloatDistribution
 from support import RUN, exactly, finished_study, objective, study_of
 
 import optuna_dp as odp
-from optuna_dp.errors import InvalidArgumentError, PlanError
+from optuna_dp.errors import InvalidArgumentError, PlanError, ReleaseRefusedError
 from optuna_dp.releasing.callbacks import renyi_in_words
 
 pytest.importorskip("plotly")
@@ -40,7 +40,7 @@ def shown(figure: Any) -> dict[str, list[tuple[float, float]]]:
 
 def private_study(sampler: Any, **kwargs: Any) -> optuna.Study:
     study = study_of(sampler, **kwargs)
-    study.optimize(objective, callbacks=[odp.PrivacyCallback(RUN)])
+    study.optimize(objective, callbacks=[odp.PrivacyCallback()])
     return study
 
 
@@ -127,7 +127,7 @@ def test_events_of_all_kinds_have_a_finite_profile(event: Any) -> None:
 
 
 def test_a_release_and_a_study_show_their_own_guarantee() -> None:
-    study = private_study(odp.RandTuneSampler(trials=LAW))
+    study = private_study(odp.RandTuneSampler(trials=LAW, run=RUN))
     expected = shown(vis.plot_privacy_profile(SEARCH, attack=False))
     for target in (study, odp.release(study, vouched="a test")):
         assert shown(vis.plot_privacy_profile(target, attack=False)) == expected
@@ -182,7 +182,7 @@ def test_iterations_rise_to_what_all_of_them_cost() -> None:
 
 
 def test_a_final_training_is_left_out_of_the_count() -> None:
-    study = private_study(odp.RandTuneSampler(trials=LAW))
+    study = private_study(odp.RandTuneSampler(trials=LAW, run=RUN))
     whole = odp.release(study, vouched="a test").with_training(odp.gaussian(4.0))
     level = trace(vis.plot_epsilon_by_trials(whole), "the release")
     assert set(level.y) == {SEARCH.epsilon(1e-5)}
@@ -203,10 +203,10 @@ def test_public_figures_are_the_same_whatever_happened() -> None:
     for scores in (1, -1):
         counts = set()
         while len(counts) < 2:
-            study = study_of(odp.RandTuneSampler(trials=LAW))
+            study = study_of(odp.RandTuneSampler(trials=LAW, run=RUN))
             study.optimize(
                 lambda trial, sign=scores: sign * objective(trial),
-                callbacks=[odp.PrivacyCallback(RUN)],
+                callbacks=[odp.PrivacyCallback()],
             )
             if len(study.trials) in counts:
                 continue
@@ -224,7 +224,7 @@ def test_public_figures_are_the_same_whatever_happened() -> None:
 
 
 def test_figures_of_runs_say_that_they_are_for_the_curator() -> None:
-    study = private_study(odp.DPHyPOSampler(trials=exactly(3)))
+    study = private_study(odp.DPHyPOSampler(trials=exactly(3), run=RUN))
     title = vis.plot_epsilon_by_trials(study).layout.title.text
     assert "For the curator only" in title
 
@@ -298,7 +298,7 @@ def test_the_noisy_votes_with_the_winner_first() -> None:
     assert list(bars.y) == ["rate=0.1", "rate=0.01", "rate=0.001"]
     assert bars.error_x.value == pytest.approx(math.sqrt(plan.variance))
     with pytest.raises(InvalidArgumentError, match="vote"):
-        vis.plot_votes(odp.release(finished_study(), RUN, vouched="a test"))
+        vis.plot_votes(odp.release(finished_study(), vouched="a test"))
 
 
 # What is missing.
@@ -309,8 +309,8 @@ def test_a_study_of_another_sampler_and_one_without_a_cost_are_refused() -> None
     study.optimize(objective, n_trials=1)
     with pytest.raises(PlanError, match="no plan"):
         vis.plot_privacy_profile(study)
-    with pytest.raises(PlanError, match="PrivacyCallback"):
-        vis.plot_privacy_profile(finished_study())
+    with pytest.raises(ReleaseRefusedError, match="Give the sampler run="):
+        vis.plot_privacy_profile(finished_study(odp.RandTuneSampler(trials=exactly(3))))
     with pytest.raises(InvalidArgumentError, match="target="):
         vis.plot_privacy_profile(3.0)
 

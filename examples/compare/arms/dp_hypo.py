@@ -15,8 +15,12 @@ def plan(task: Task, epsilon: float) -> Selection:
 
 def search(bench: Bench, plan: Selection) -> Outcome:
     sampler = odp.DPHyPOSampler(
-        dict(bench.task.space), trials=plan.trials, density_bounds=BOUNDS, startup_runs=0
+        dict(bench.task.space),
+        trials=plan.trials,
+        density_bounds=BOUNDS,
+        startup_runs=0,
+        run=plan.run.event,
     )
     study = optuna.create_study(direction="maximize", sampler=sampler)
-    study.optimize(bench.objective(plan.run), callbacks=[odp.PrivacyCallback(plan.run.event)])
+    study.optimize(bench.objective(plan.run), callbacks=[odp.PrivacyCallback()])
     return bench.released(study, plan.guarantee)

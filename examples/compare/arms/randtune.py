@@ -12,7 +12,7 @@ def plan(task: Task, epsilon: float, mean: int = 10) -> Selection:
 
 
 def search(bench: Bench, plan: Selection) -> Outcome:
-    sampler = odp.RandTuneSampler(trials=plan.trials)
+    sampler = odp.RandTuneSampler(trials=plan.trials, run=plan.run.event)
     study = optuna.create_study(direction="maximize", sampler=sampler)
-    study.optimize(bench.objective(plan.run), callbacks=[odp.PrivacyCallback(plan.run.event)])
+    study.optimize(bench.objective(plan.run), callbacks=[odp.PrivacyCallback()])
     return bench.released(study, plan.guarantee)

@@ -189,7 +189,7 @@ def test_the_second_solver_is_tried_where_the_first_one_fails(
 
 def sampler_with(projection: Any, **kwargs: Any) -> odp.DPHyPOSampler:
     return odp.DPHyPOSampler(
-        SPACE, trials=exactly(4), candidates=16, projection=projection, **kwargs
+        SPACE, trials=exactly(4), candidates=16, projection=projection, **kwargs, run=RUN
     )
 
 
@@ -203,7 +203,7 @@ def objective(trial: optuna.Trial) -> float:
 def test_a_study_is_run_and_released(projection: odp.ConvexProjection) -> None:
     study = study_of(sampler_with(projection))
     study.optimize(objective)
-    released = odp.release(study, RUN, vouched="a test")
+    released = odp.release(study, vouched="a test")
     ratios = [
         trial.system_attrs["optuna_dp:draw"].get("density_ratio", 1.0)
         for trial in study.trials[1:]
@@ -212,7 +212,7 @@ def test_a_study_is_run_and_released(projection: odp.ConvexProjection) -> None:
     assert released.design.settings["search"]["projection"] == projection.describe()
     default = study_of(sampler_with("kl"))
     default.optimize(objective)
-    assert odp.release(default, RUN, vouched="a test").guarantee == released.guarantee
+    assert odp.release(default, vouched="a test").guarantee == released.guarantee
 
 
 @pytest.mark.parametrize(
@@ -242,7 +242,7 @@ def test_the_plan_records_a_distance_by_its_name() -> None:
     study.optimize(objective, n_trials=1)
     study.sampler = sampler_with(odp.ConvexProjection(squared, name="squared"))
     study.optimize(objective)
-    odp.release(study, RUN, vouched="a test")
+    odp.release(study, vouched="a test")
 
 
 @pytest.mark.parametrize("catch", [(), (Exception,)])
@@ -263,7 +263,7 @@ def test_a_run_that_no_solver_could_draw_is_no_failed_run(
     study.optimize(objective)
     assert len(study.trials) == 4
     with pytest.raises(ReleaseRefusedError, match="does not count as a failed run") as caught:
-        odp.release(study, RUN)
+        odp.release(study)
     assert caught.value.trial_number == 2
 
 

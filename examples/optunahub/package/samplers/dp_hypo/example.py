@@ -18,9 +18,11 @@ def objective(trial: optuna.Trial) -> float:
 
 def main() -> None:
     module = optunahub.load_module("samplers/dp_hypo")
-    sampler = module.DPHyPOSampler(trials=odp.Geometric(mean=10), density_bounds=(0.75, 2.0))
+    sampler = module.DPHyPOSampler(
+        trials=odp.Geometric(mean=10), density_bounds=(0.75, 2.0), run=run
+    )
     study = optuna.create_study(direction="maximize", sampler=sampler)
-    study.optimize(objective, callbacks=[odp.PrivacyCallback(run)])
+    study.optimize(objective, callbacks=[odp.PrivacyCallback()])
     release = odp.release(study, vouched="private_accuracy adds the noise")
     print(release.params, release.value)
     print(release.guarantee.epsilon(delta=1e-5))

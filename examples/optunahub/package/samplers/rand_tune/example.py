@@ -18,9 +18,9 @@ def objective(trial: optuna.Trial) -> float:
 
 def main() -> None:
     module = optunahub.load_module("samplers/rand_tune")
-    sampler = module.RandTuneSampler(trials=odp.Geometric(mean=10))
+    sampler = module.RandTuneSampler(trials=odp.Geometric(mean=10), run=run)
     study = optuna.create_study(direction="maximize", sampler=sampler)
-    study.optimize(objective, callbacks=[odp.PrivacyCallback(run)])
+    study.optimize(objective, callbacks=[odp.PrivacyCallback()])
     release = odp.release(study, vouched="private_accuracy adds the noise")
     print(release.params, release.value)
     print(release.guarantee.epsilon(delta=1e-5))

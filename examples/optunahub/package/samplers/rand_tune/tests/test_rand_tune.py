@@ -28,12 +28,12 @@ def test_it_is_the_samplers_own_class() -> None:
 
 
 def test_a_study_of_it_can_be_released() -> None:
-    sampler = load().RandTuneSampler(trials=odp.Geometric(mean=3))
+    sampler = load().RandTuneSampler(
+        trials=odp.Geometric(mean=3), run=odp.gaussian(noise_multiplier=4.0)
+    )
     study = optuna.create_study(direction="maximize", sampler=sampler)
     study.optimize(lambda trial: -(trial.suggest_float("x", -1, 1) ** 2))
-    assert (
-        odp.release(study, odp.gaussian(noise_multiplier=4.0), vouched="a test").params is not None
-    )
+    assert odp.release(study, vouched="a test").params is not None
 
 
 def test_the_example_runs(monkeypatch: pytest.MonkeyPatch) -> None:
