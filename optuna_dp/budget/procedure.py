@@ -13,6 +13,7 @@ import functools
 import itertools
 import logging
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import optuna
@@ -23,7 +24,7 @@ from optuna_dp.budget.last_runs import FAILED, GIVEN_UP, end_of
 from optuna_dp.budget.released_ranges import released_ranges
 from optuna_dp.budget.settings import BudgetSettings
 from optuna_dp.errors import ReleaseRefusedError
-from optuna_dp.evidence.conduct import VOUCH, check_at_once, checked_vouched
+from optuna_dp.evidence.conduct import VOUCH, checked_vouched
 from optuna_dp.evidence.drawn_ranges import times_drawn
 from optuna_dp.evidence.preparation import person_of
 from optuna_dp.evidence.procedure import Asked, Outcome, Procedure
@@ -39,12 +40,12 @@ from optuna_dp.protocol.records import (
     output,
     was_enqueued,
 )
-from optuna_dp.training.judgement import WORDS, has_output, judge
+from optuna_dp.training.judgement import WORDS
 from optuna_dp.training.prepared import WORDS as PREPARED
 
 if TYPE_CHECKING:
     from optuna_dp.accounting.guarantee import Guarantee
-    from optuna_dp.evidence.runs import Evidence
+    from optuna_dp.evidence.runs import Evidence, Run
     from optuna_dp.training.fidelity import Fidelity
 
 BY_HAND = "its hyperparameters were given by hand"
@@ -139,22 +140,18 @@ class Budget(Procedure):
         """See :class:`Procedure`."""
         return self.settings.fidelity_of(number)
 
-    def check_spending(self, trial: FrozenTrial) -> None:
-        """Refuses what the release would refuse later, as soon as a run has ended."""
-        check_at_once(trial, self.granted(trial.number), self.output_attributes)
-
-    def _spending(self, runs: Sequence[FrozenTrial], vouched: str | None) -> dict[str, Any]:
+    def _spending(self, runs: Sequence[Run], vouched: str | None) -> dict[str, Any]:
         """Returns what is known of what runs did, as JSON; refuses what nobody vouches for."""
         checked_vouched(vouched)
         is_vouched, judgements = False, []
-        for trial in runs:
-            if not has_output(trial):
+        for run in runs:
+            trial, judgement = run.trial, run.judgement
+            if judgement is None:
                 continue  # It failed and shows no number.
-            way_out = _GIVE_UP if trial is runs[-1] else NEW_STUDY
-            judgement = judge(trial, self.granted(trial.number), self.output_attributes)
-            if judgement.refusal is not None:
+            way_out = _GIVE_UP if run is runs[-1] else NEW_STUDY
+            if judgement.refused is not None:
                 raise ReleaseRefusedError(
-                    judgement.refusal, trial_number=trial.number, fix=way_out
+                    judgement.refused, trial_number=trial.number, fix=way_out
                 )
             doubt = judgement.excess or self._several_scores(trial) or judgement.not_compared
             if doubt and vouched is None:
@@ -212,14 +209,14 @@ class Budget(Procedure):
 
     def outcome(self, evidence: Evidence, request: Asked) -> Outcome:
         """See :class:`Procedure`; the last run, and all that is charged for of the pilots."""
-        self.refuse_lost(request)
-        settings, runs = self.settings, [run.trial for run in evidence.runs]
+        settings, judged_runs = self.settings, list(evidence.runs)
         if request.give_up_last_run:  # No run was made in view of the last one's output.
-            runs[-1] = _without_output(runs[-1])
+            judged_runs[-1] = _without_output(judged_runs[-1])
+        runs = [run.trial for run in judged_runs]
         last_run = runs[-1]
         if last_run.number < settings.pilots:
             raise ReleaseRefusedError("No last run has ended.", fix="Call study.optimize again.")
-        spending = self._spending(runs, request.vouched)
+        spending = self._spending(judged_runs, request.vouched)
         values = output(last_run) if settings.scores_last_run else None
         failure = GIVEN_UP if request.give_up_last_run else FAILED
         remarks = [failure] if output(last_run) is None else []
@@ -249,12 +246,12 @@ class Budget(Procedure):
         )
 
 
-def _without_output(trial: FrozenTrial) -> FrozenTrial:
+def _without_output(run: Run) -> Run:
     """Returns a run as if it had failed before it showed anything."""
-    bare = copy.copy(trial)
+    bare = copy.copy(run.trial)
     bare.state, bare.values = TrialState.FAIL, None
     bare.intermediate_values, bare.user_attrs = {}, {}
-    return bare
+    return replace(run, trial=bare, judgement=None)
 
 
 def _named_open(runs: Sequence[FrozenTrial]) -> str:

@@ -38,7 +38,7 @@ from optuna_dp.budget.last_runs import (
 from optuna_dp.budget.plan import BudgetPlan
 from optuna_dp.budget.settings import PROCEDURE, BudgetSettings
 from optuna_dp.errors import InvalidArgumentError, PlanError
-from optuna_dp.evidence.conduct import CONDUCT, UNSHOWN, ConductWatch
+from optuna_dp.evidence.granting import end_run
 from optuna_dp.evidence.run_record import attribute_names
 from optuna_dp.models.listed import Listed
 from optuna_dp.models.space import check_space
@@ -166,7 +166,6 @@ class BudgetStrategy(SlotStrategy):
             output_attributes=attribute_names(output_attributes),
         )
         self._pilots = plan.pilots
-        self._conduct = ConductWatch()
         # By a study's name: the type of the first error of a run in this process.
         self._failures: dict[str, str] = {}
 
@@ -289,14 +288,6 @@ class BudgetStrategy(SlotStrategy):
             names_trials=True,
         )
 
-    def after_start(self, slot: Slot) -> None:
-        """Warns once of an earlier run that a release would refuse."""
-        warning = self._conduct.at_start(
-            slot.study, self._budget.fidelity_of, self._budget.output_attributes
-        )
-        if warning:
-            self.warn_once(warning, about=CONDUCT)
-
     # The hyperparameters of a run.
 
     def joint_space(self, slot: Slot) -> Space:
@@ -385,14 +376,11 @@ class BudgetStrategy(SlotStrategy):
     # The end of a run.
 
     def after_trial(self, slot: Slot, state: TrialState, values: Sequence[float] | None) -> None:
-        """Warns of a run that nothing compares or that failed; the last run ends the loop."""
+        """Judges the run, and warns of one that failed; the last run ends the loop."""
         study, trial = slot.study, slot.trial
         if not began(trial):
             return
-        run = self._budget.fidelity_of(trial.number)
-        warning = self._conduct.at_end(study, trial, state, values, run)
-        if warning:
-            self.warn_once(warning, about=UNSHOWN)
+        end_run(self, slot, state, values)
         if trial.number < self._pilots:
             drop_enqueued_too_early(study, self._pilots)
         elif state == TrialState.COMPLETE:

@@ -14,7 +14,6 @@ from collections.abc import Sequence
 from typing import Any
 
 from optuna.distributions import BaseDistribution, distribution_to_json, json_to_distribution
-from optuna.study import Study
 from optuna.trial import FrozenTrial, TrialState
 
 from optuna_dp.errors import InvalidArgumentError, ReleaseRefusedError
@@ -28,6 +27,7 @@ from optuna_dp.protocol.records import (
     score,
     was_enqueued,
 )
+from optuna_dp.protocol.snapshot import StudySnapshot
 
 # A logarithm or an exponential may differ in the last bits from machine to machine.
 _ROUNDING = 1e-12
@@ -45,9 +45,9 @@ class DrawnRuns(Procedure):
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise ReleaseRefusedError("The search space in its plan is corrupted.") from error
 
-    def check_plan(self, study: Study) -> None:
+    def check_plan(self, snapshot: StudySnapshot) -> None:
         """See :class:`Procedure`."""
-        if len(study.directions) > 1:
+        if len(snapshot.directions) > 1:
             raise ReleaseRefusedError(
                 "It has several objectives, and this sampler selects by one score.",
                 fix="Start a new study with BudgetSampler(plan_budget(...)), or one objective.",
@@ -98,14 +98,6 @@ class DrawnRuns(Procedure):
 
     def outcome(self, evidence: Evidence, request: Asked) -> Outcome:
         """See :class:`Procedure`; one trial, or none, and nothing besides."""
-        for name in ("vouched", "give_up_last_run"):
-            if (value := getattr(request, name)) not in (None, False):
-                reason = (
-                    "it is for studies whose plan says what runs are, and this is one of "
-                    f"{self.design.sampler} without"
-                )
-                raise InvalidArgumentError(name, value, reason, "Leave it out.")
-        self.refuse_lost(request)
         winner = self.winner(evidence)
         return Outcome(
             winner,
@@ -113,6 +105,16 @@ class DrawnRuns(Procedure):
             {} if winner is None else dict(winner.distributions),
             self.design,
         )
+
+    def refuse_needless(self, request: Asked, *names: str) -> None:
+        """Refuses arguments of a release that say nothing of such a study."""
+        for name in names:
+            if (value := getattr(request, name)) not in (None, False):
+                reason = (
+                    "it is for studies whose plan says what runs are, and this is one of "
+                    f"{self.design.sampler} without"
+                )
+                raise InvalidArgumentError(name, value, reason, "Leave it out.")
 
     @abstractmethod
     def winner(self, evidence: Evidence) -> FrozenTrial | None:

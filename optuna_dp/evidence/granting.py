@@ -1,16 +1,18 @@
-"""Grants a trial the private run that it may make."""
+"""Grants a trial the private run that it may make, and judges the run when the trial ends."""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
 import optuna
 from optuna.storages import InMemoryStorage
-from optuna.trial import FrozenTrial, Trial
+from optuna.trial import FrozenTrial, Trial, TrialState
 
 from optuna_dp.errors import PlanError
+from optuna_dp.evidence.conduct import warning_of
 from optuna_dp.evidence.procedures import procedure_of
 from optuna_dp.optuna_internals import storage_of
 from optuna_dp.protocol import entries
@@ -18,7 +20,9 @@ from optuna_dp.protocol.asking import BEYOND
 from optuna_dp.protocol.entries import ASKED
 from optuna_dp.protocol.plan import StudyPlan
 from optuna_dp.protocol.records import SlotRecord, ended, own_slot, read_plan
+from optuna_dp.protocol.slot_strategy import Slot, SlotStrategy
 from optuna_dp.training.fidelity import Fidelity
+from optuna_dp.training.judgement import judge_at_end
 from optuna_dp.training.trial_notes import note, noted, stored_trial
 
 
@@ -102,3 +106,35 @@ def _check_began(trial: FrozenTrial, plan: StudyPlan) -> None:
             "not include it. Train nothing in it. Give the study's sampler to every "
             "optuna.load_study(..., sampler=...) and optuna.create_study(..., sampler=...)."
         )
+
+
+def end_run(
+    strategy: SlotStrategy, slot: Slot, state: TrialState, values: Sequence[float] | None
+) -> None:
+    """Judges a run that ends, by the plan of its study, and warns of what a release would refuse.
+
+    For samplers, when a trial ends and its result is not stored yet. A warning and no error: the
+    curator may still vouch for the run.
+
+    Args:
+        strategy: The strategy of the sampler, which warns.
+        slot: The trial that ends; it has begun.
+        state: As it will be stored.
+        values: As they will be stored; None if there are none.
+
+    Raises:
+        PlanError: If its training was not what its run may do.
+    """
+    procedure = procedure_of(slot.plan.design)
+    judgement = judge_at_end(
+        slot.study,
+        slot.trial,
+        state,
+        values,
+        procedure.granted(slot.number),
+        procedure.output_attributes,
+    )
+    warning = None if judgement is None else warning_of(judgement, state)
+    if warning is not None:
+        text, subject = warning
+        strategy.warn_once(text, about=subject)

@@ -7,15 +7,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from optuna_dp.errors import InvalidArgumentError
+from optuna_dp.errors import InvalidArgumentError, PlanError, ReleaseRefusedError
+from optuna_dp.evidence.conduct import check_at_once
 from optuna_dp.evidence.runs import Evidence
 from optuna_dp.preparation.range_query import RangeQuery
 from optuna_dp.protocol.plan import Design, StudyPlan
 from optuna_dp.protocol.records import SlotRecord, ended
+from optuna_dp.protocol.snapshot import StudySnapshot
+from optuna_dp.training.judgement import RunJudgement, has_output, judgement_of
 
 if TYPE_CHECKING:
     from optuna.distributions import BaseDistribution
-    from optuna.study import Study
     from optuna.trial import FrozenTrial
 
     from optuna_dp.accounting.guarantee import Guarantee
@@ -56,7 +58,9 @@ class Outcome:
 
 
 class Procedure(ABC):
-    """How studies of one design are checked. Only :meth:`outcome` draws or writes anything.
+    """How studies of one design are checked: functions of what was read. It writes nothing.
+
+    Nothing is drawn but by :meth:`new_choice`.
 
     Args:
         design: The design in the study's plan.
@@ -119,7 +123,7 @@ class Procedure(ABC):
         """
         return plan.slots
 
-    def check_plan(self, study: Study) -> None:
+    def check_plan(self, snapshot: StudySnapshot) -> None:
         """Refuses a study for its plan, before its runs are looked at."""
         return
 
@@ -146,9 +150,27 @@ class Procedure(ABC):
         """Refuses a study for what its runs show together."""
         return
 
+    def judgement(self, trial: FrozenTrial) -> RunJudgement | None:
+        """Returns what is known of a run that has ended.
+
+        None if it shows nothing, or the plan does not say what runs may spend.
+
+        Raises:
+            ReleaseRefusedError: If what was stored of it is damaged.
+        """
+        run = self.granted(trial.number)
+        if run is None or not has_output(trial):
+            return None
+        try:
+            return judgement_of(trial, run, self.output_attributes)
+        except PlanError as error:
+            raise ReleaseRefusedError(str(error), trial_number=trial.number) from error
+
     def check_spending(self, trial: FrozenTrial) -> None:
-        """Refuses a run that shows more than is charged for, as far as a study can tell."""
-        return
+        """Refuses, as soon as a run has ended, what the release would refuse of it later."""
+        judgement = self.judgement(trial)
+        if judgement is not None:
+            check_at_once(trial, judgement)
 
     def unfinished(self, trials: Sequence[FrozenTrial], plan: StudyPlan) -> str:
         """Returns what is still to end, in words that keep secrets; empty if the study is over."""
@@ -167,15 +189,29 @@ class Procedure(ABC):
 
     # What is released.
 
+    def new_choice(self, evidence: Evidence) -> FrozenTrial | None:
+        """Draws a private choice that the study has not made yet; None if there is none to make.
+
+        Whoever calls it adds the trial that it returns to the study, reads the study again, and
+        takes what is recorded then: another worker may have been first. So a choice is made once,
+        whoever dies meanwhile.
+        """
+        return None
+
     @abstractmethod
     def outcome(self, evidence: Evidence, request: Asked) -> Outcome:
         """Returns what is released; refuses what nothing and nobody vouches for.
 
-        A private choice that has not been made is made and recorded here, once, by any worker.
+        Args:
+            evidence: The study. A choice that it needs has been made (:meth:`new_choice`).
+            request: What the curator asked for; it was checked (:meth:`check_request`).
         """
 
-    def refuse_lost(self, request: Asked) -> None:
-        """Refuses to reveal the number of runs, where it is no secret."""
+    def check_request(self, request: Asked) -> None:
+        """Refuses what a curator cannot ask of such a study, before anything is drawn.
+
+        The base refuses to reveal the number of runs, where it is no secret.
+        """
         if request.failures == "lost":
             raise InvalidArgumentError(
                 "failures",

@@ -82,23 +82,27 @@ def evidence_from(snapshot: StudySnapshot) -> Evidence:
         UnfinishedStudyError: If runs are still open or to come.
     """
     opened_study = _opened(snapshot)
-    study, plan, procedure = snapshot.study, opened_study.plan, opened_study.procedure
-    procedure.check_plan(study)
-    check_direction(study, plan)
+    plan, procedure = opened_study.plan, opened_study.procedure
+    procedure.check_plan(snapshot)
+    check_direction(snapshot, plan)
     slots = procedure.runs_among(snapshot.trials, plan)
     procedure.check_origin(slots)
     vouched_trials = snapshot.confirmed
-    runs = []
+    tie_breaks = []
     for trial in slots:
         record = slot_record(trial, plan, vouched_trials)
         procedure.check_run(trial, record)
         # A slot without a record failed, so it cannot win, whatever its tie-break.
-        runs.append(Run(trial, 0 if record is None else record.tie_break))
+        tie_breaks.append(0 if record is None else record.tie_break)
     procedure.check_together(slots)
     reason = procedure.unfinished(snapshot.trials, plan)
     if reason:
-        raise UnfinishedStudyError(reason, fix=way_on(snapshot.study))
-    return Evidence(plan, tuple(runs), snapshot)
+        raise UnfinishedStudyError(reason, fix=way_on(snapshot))
+    runs = tuple(
+        Run(trial, tie_break, procedure.judgement(trial))
+        for trial, tie_break in zip(slots, tie_breaks, strict=True)
+    )
+    return Evidence(plan, runs, snapshot)
 
 
 def with_cost(procedure: Procedure, attributes: Mapping[str, Any]) -> Procedure:
@@ -142,7 +146,7 @@ def _opened(snapshot: StudySnapshot) -> OpenedStudy:
         raise ReleaseRefusedError(str(error), trial_number=0) from error
     if opened_study is not None:
         return opened_study
-    if len(snapshot.study.directions) > 1:
+    if len(snapshot.directions) > 1:
         raise ReleaseRefusedError(
             "It has several objectives and no budget plan. optuna-dp selects by one score.",
             fix="Start a new study with BudgetSampler(plan_budget(...)).",

@@ -8,21 +8,33 @@ from optuna.trial import FrozenTrial
 
 from optuna_dp.protocol.plan import StudyPlan
 from optuna_dp.protocol.snapshot import StudySnapshot
+from optuna_dp.training.judgement import RunJudgement
 
 
 @dataclass(frozen=True)
 class Run:
-    """One run of a study that has ended, with its tie-break."""
+    """One run of a study that has ended.
+
+    Attributes:
+        trial: Its trial.
+        tie_break: Drawn when it began; decides among equal scores.
+        judgement: What is known of it; None if it shows nothing, or its plan does not say what it
+            might do.
+    """
 
     trial: FrozenTrial
     tie_break: int = field(repr=False)
+    judgement: RunJudgement | None = field(default=None, repr=False)
 
 
 @dataclass(frozen=True)
 class Evidence:
-    """A study whose every run can be vouched for. For the curator only.
+    """A study that was read and checked. For the curator only.
+
+    It holds no study, so what is made of it is a function of it.
 
     Attributes:
+        plan: The plan, with as many slots as the study turned out to have.
         runs: All runs, by slot.
         snapshot: The study as it was read, for what a procedure keeps beside its runs.
     """

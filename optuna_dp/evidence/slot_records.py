@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from optuna.study import Study
 from optuna.trial import FrozenTrial
 
 from optuna_dp.errors import PlanError, ReleaseRefusedError
@@ -15,30 +14,31 @@ from optuna_dp.protocol.plan import StudyPlan
 from optuna_dp.protocol.records import (
     SlotRecord,
     did_nothing,
-    direction_of,
     ended,
 )
 from optuna_dp.protocol.recovery_words import failing_call, listing_call
+from optuna_dp.protocol.snapshot import StudySnapshot
 
 NEW_STUDY = "Start a new study."
 
 
-def way_on(study: Study) -> str:
+def way_on(snapshot: StudySnapshot) -> str:
     """Returns what to do in a study with runs that have not ended, in sentences."""
+    place, name = snapshot.place, snapshot.name
     return (
         "If another worker is at it, wait and release again. If the worker of a run has died, as "
-        f"when a script was stopped, mark the run as failed: {failing_call(study)} "
-        f"({listing_call(study)} lists open runs). Then, or if no run is open, continue with "
-        "study.optimize (the same sampler, no n_trials)."
+        f"when a script was stopped, mark the run as failed: {failing_call(place, name)} "
+        f"({listing_call(place, name)} lists open runs). Then, or if no run is open, continue "
+        "with study.optimize (the same sampler, no n_trials)."
     )
 
 
-def check_direction(study: Study, plan: StudyPlan) -> None:
+def check_direction(snapshot: StudySnapshot, plan: StudyPlan) -> None:
     """Refuses a study whose direction is not the one that it had when it was planned."""
-    if direction_of(study) != plan.design.direction:
+    direction = ",".join(snapshot.directions)
+    if direction != plan.design.direction:
         raise ReleaseRefusedError(
-            f"Its direction is {direction_of(study)!r}, but {plan.design.direction!r} in its "
-            "plan.",
+            f"Its direction is {direction!r}, but {plan.design.direction!r} in its plan.",
             fix=NEW_STUDY,
         )
 

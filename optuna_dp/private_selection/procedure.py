@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from optuna_dp.errors import ReleaseRefusedError
-from optuna_dp.evidence.conduct import check_at_once, checked_vouched, conduct_of_all
+from optuna_dp.evidence.conduct import checked_vouched, conduct_of_all
 from optuna_dp.evidence.drawn_runs import DrawnRuns
 from optuna_dp.evidence.run_record import RunRecord, StatedRun
 from optuna_dp.evidence.slot_records import NEW_STUDY
@@ -18,7 +18,7 @@ from optuna_dp.private_selection.winner import choose
 from optuna_dp.protocol.entries import DRAW, NOT_PROPOSED
 from optuna_dp.protocol.plan import Design
 from optuna_dp.protocol.records import SlotRecord, ended, score
-from optuna_dp.training.judgement import ENFORCED, NOT_CHECKED, judge
+from optuna_dp.training.judgement import ENFORCED, NOT_CHECKED
 from optuna_dp.training.prepared import AS_GIVEN
 
 if TYPE_CHECKING:
@@ -73,12 +73,6 @@ class PrivateSelection(DrawnRuns):
         """See :class:`Procedure`; all runs are alike."""
         run = self.settings.plan_of_run
         return None if run is None else run.fidelity
-
-    def check_spending(self, trial: FrozenTrial) -> None:
-        """See :class:`Procedure`."""
-        run = self.granted(trial.number)
-        if run is not None:
-            check_at_once(trial, run, self.output_attributes)
 
     def guarantee(self) -> Guarantee:
         """See :class:`Procedure`.
@@ -139,6 +133,10 @@ class PrivateSelection(DrawnRuns):
             "fails until then is spent, and release() will ask about these runs."
         )
 
+    def check_request(self, request: Asked) -> None:
+        """See :class:`Procedure`; runs may be lost, and vouched for."""
+        self.refuse_needless(request, "give_up_last_run")
+
     def outcome(self, evidence: Evidence, request: Asked) -> Outcome:
         """See :class:`Procedure`; with ``failures="lost"``, the best of a known number of runs."""
         disclosed = check_failures(evidence, request.failures)
@@ -146,18 +144,13 @@ class PrivateSelection(DrawnRuns):
         if run is None:
             spending = _conduct_by_word(request.vouched)
         else:
-            spending = conduct_of_all(
-                [entry.trial for entry in evidence.runs],
-                run,
-                self.output_attributes,
-                request.vouched,
-                NEW_STUDY,
-            )
-        outcome = super().outcome(evidence, replace(request, failures=None, vouched=None))
+            spending = conduct_of_all(evidence.runs, request.vouched, NEW_STUDY)
+        outcome = super().outcome(evidence, request)
         # Of the winner alone: what other runs did may tell how many there were.
         is_counted = run is not None and spending.get("score") != NOT_CHECKED
-        if run is not None and outcome.trial is not None:
-            judgement = judge(outcome.trial, run, self.output_attributes)
+        winners = (run for run in evidence.runs if run.trial is outcome.trial)
+        judgement = next((run.judgement for run in winners), None)
+        if judgement is not None:
             size = judgement.scored_records if is_counted else None
             spending |= {} if size is None else {"scored_records": size}
             is_enforced = spending.get("training") == ENFORCED and judgement.step is not None

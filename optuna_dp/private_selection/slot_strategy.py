@@ -11,7 +11,8 @@ from optuna.distributions import BaseDistribution
 from optuna.trial import TrialState
 
 from optuna_dp.errors import InvalidArgumentError
-from optuna_dp.evidence.conduct import CONDUCT, STATED_ONLY, UNSHOWN, ConductWatch
+from optuna_dp.evidence.conduct import STATED_ONLY
+from optuna_dp.evidence.granting import end_run
 from optuna_dp.evidence.run_record import StatedRun, attribute_names
 from optuna_dp.models.prior import Prior, UniformPrior
 from optuna_dp.models.space import check_space
@@ -21,9 +22,8 @@ from optuna_dp.private_selection.trial_counts.negative_binomial import Geometric
 from optuna_dp.protocol import entropy
 from optuna_dp.protocol.drawn_slots import refuse_given_by_hand, value_from_prior, warn_of_seed
 from optuna_dp.protocol.draws import Space
-from optuna_dp.protocol.records import own_slot
+from optuna_dp.protocol.records import began
 from optuna_dp.protocol.slot_strategy import JointDraw, Slot, SlotStrategy
-from optuna_dp.training.fidelity import Fidelity
 from optuna_dp.training.run_plan import RunPlan
 
 if TYPE_CHECKING:
@@ -95,7 +95,6 @@ class SelectionStrategy(SlotStrategy):
                 "they are charged for by the cost of a run, and run= does not say it",
                 "Give run= too.",
             )
-        self._conduct = ConductWatch()
         if not isinstance(trials, TrialCount):
             raise InvalidArgumentError(
                 "trials",
@@ -171,15 +170,6 @@ class SelectionStrategy(SlotStrategy):
         """Returns whether the trial is none of the first T."""
         return slot.number >= slot.plan.slots
 
-    def after_start(self, slot: Slot) -> None:
-        """Warns once of an earlier run that a release would refuse."""
-        run = self._granted
-        if run is None:
-            return
-        warning = self._conduct.at_start(slot.study, lambda number: run, self._output_attributes)
-        if warning:
-            self.warn_once(warning, about=CONDUCT)
-
     # The hyperparameters of a run.
 
     def is_drawn_alone(self, number: int) -> bool:
@@ -219,20 +209,12 @@ class SelectionStrategy(SlotStrategy):
     # The end of a run.
 
     def after_trial(self, slot: Slot, state: TrialState, values: Sequence[float] | None) -> None:
-        """Warns once of runs whose cost or score nothing compares with the plan."""
-        study, trial = slot.study, slot.trial
-        is_own = own_slot(trial) is not None
-        run = self._granted if is_own else None
-        warning = self._conduct.at_end(study, trial, state, values, run)
-        if warning:
-            self.warn_once(warning, about=UNSHOWN)
-        if is_own and run is None:
+        """Judges the run, and warns once of runs whose plan says nothing of their cost."""
+        if not began(slot.trial):
+            return
+        end_run(self, slot, state, values)
+        if not isinstance(self._run, RunPlan):
             self.warn_once(STATED_ONLY)
-
-    @property
-    def _granted(self) -> Fidelity | None:
-        """What each run is granted; None if no more than its cost is known."""
-        return self._run.fidelity if isinstance(self._run, RunPlan) else None
 
 
 def _checked_run(

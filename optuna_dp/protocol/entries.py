@@ -25,6 +25,7 @@ beside a trial       what it holds                               who writes it
 ``SCORES``           the same of a score                         the score, before it is computed
 ``SPENT``            what a loop of one's own spent              the run
 ``SPOILED``          why the run is no sound one                 the run
+``JUDGEMENT``        ``RunJudgement``, and of what it is one     the sampler, when the run ends
 ``RANGES``           ranges drawn with noise                     the first trial that draws them
 ``TOTAL_UTILITY``    the sum of a candidate's utilities          the candidate
 ``CHOICE``           ``Choice`` among utilities                  the trial that is the choice
@@ -182,6 +183,7 @@ TRAININGS = TrialEntries("training")
 SCORES = TrialEntries("score")
 SPENT = TrialEntry("spent")
 SPOILED = TrialEntry("spoiled")
+JUDGEMENT = TrialEntry("judgement")
 RANGES = TrialEntry("ranges")
 TOTAL_UTILITY = TrialEntry("total_utility")
 CHOICE = TrialEntry("choice")

@@ -100,13 +100,6 @@ def below_number(trials: Sequence[FrozenTrial], end: int) -> Sequence[FrozenTria
     return [trial for trial in trials if trial.number < end]
 
 
-def trial_at(study: Study, number: int) -> FrozenTrial:
-    """Returns the trial of a number, as the storage has it now."""
-    storage = storage_of(study)
-    trial_id = storage.get_trial_id_from_study_id_trial_number(study_id_of(study), number)
-    return storage.get_trial(trial_id)
-
-
 def direction_of(study: Study) -> str:
     """Returns ``"maximize"`` or ``"minimize"``; with several objectives all, joined by commas."""
     return ",".join(direction.name.lower() for direction in study.directions)

@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import shlex
 
-from optuna.study import Study
 
-from optuna_dp.optuna_internals import place_of, storage_of
-
-
-def listing_call(study: Study) -> str:
+def listing_call(place: str | None, study_name: str) -> str:
     """Returns what lists the open trials of a study: a command, or Python where none can read it.
 
     A password in the storage's URL is shown as ``***``.
+
+    Args:
+        place: How a command names the storage; None if no command can open it.
+        study_name: The study's name.
     """
-    place = place_of(storage_of(study))
     if place is None:
         return "optuna_dp.recover(study)"
-    return shlex.join(["optuna-dp", "recover", hidden_password(place), study.study_name])
+    return shlex.join(["optuna-dp", "recover", hidden_password(place), study_name])
 
 
 def hidden_password(storage: str) -> str:
@@ -32,14 +31,15 @@ def hidden_password(storage: str) -> str:
         return storage
 
 
-def failing_call(study: Study, number: int | None = None) -> str:
+def failing_call(place: str | None, study_name: str, number: int | None = None) -> str:
     """Returns what marks a trial of a study as failed.
 
     Args:
-        study: The study.
+        place: How a command names the storage; None if no command can open it.
+        study_name: The study's name.
         number: The trial's number; None where it is secret, or there are several.
     """
     shown_number = "NUMBER" if number is None else str(number)
-    if place_of(storage_of(study)) is None:
+    if place is None:
         return f"optuna_dp.recover(study, fail=[{shown_number}])"
-    return f"{listing_call(study)} --fail {shown_number}"
+    return f"{listing_call(place, study_name)} --fail {shown_number}"

@@ -8,8 +8,7 @@ hook of Optuna         questions to the strategy
 =====================  =========================================================================
 ``before_trial``       ``check_directions`` and ``check_admitted``; ``number_of_slots`` and
                        ``settings``, if the trial is the first and writes the plan; ``pruner_for``;
-                       ``has_slot``; ``before_slot``, just before the slot is recorded;
-                       ``after_start``
+                       ``has_slot``; ``before_slot``, just before the slot is recorded
 ``infer_relative...``  ``is_beyond``; ``when_beyond`` for a trial without a slot, ``joint_space``
                        for any other
 ``sample_relative``    ``is_drawn_alone``; ``joint_draw``
@@ -211,10 +210,6 @@ class SlotStrategy(ABC):
         """
         return
 
-    def after_start(self, slot: Slot) -> None:
-        """Does what is due in a trial that has started, before its objective is called."""
-        return
-
     def pruner_for(self, pruner: BasePruner) -> BasePruner:
         """Returns what stands in for the study's pruner."""
         return guarded(pruner)
@@ -240,7 +235,7 @@ class SlotStrategy(ABC):
     # The end of a run.
 
     def after_trial(self, slot: Slot, state: TrialState, values: Sequence[float] | None) -> None:
-        """Warns of a trial that ends in ``state``, refuses it, or ends the loop.
+        """Judges a trial that ends in ``state``, warns of it, refuses it, or ends the loop.
 
         The study may have no plan.
         """

@@ -156,7 +156,6 @@ class SlotSampler(OfThisPackage, BaseSampler):
             if not ended(entries.stored_trial(study, trial)):
                 fail_unstarted(study, trial)
             raise
-        self.strategy.after_start(self._slot(study, trial))
 
     def _begin(self, study: Study, trial: FrozenTrial) -> None:
         # What stands under the same id and is not this trial's is gone from here on.
@@ -270,7 +269,8 @@ class SlotSampler(OfThisPackage, BaseSampler):
             entries.WAS_PRUNED.write(study, trial)
         if entry is not None and state == TrialState.COMPLETE:
             self._warn_of_unused(trial)
-        self.strategy.after_trial(self._slot(study, trial), state, values)
+        plan = None if entry is None else entry.plan
+        self.strategy.after_trial(Slot(study, trial, self.under_way, plan), state, values)
 
     def _warn_of_unused(self, trial: FrozenTrial) -> None:
         unused = sorted((self.strategy.search_space or {}).keys() - trial.params.keys())

@@ -1,9 +1,9 @@
 """A study as its storage had it at one moment.
 
 A release reads the storage once and judges what it has read. So its plan, its runs and its records
-are those of one moment, and a large study is not read three times. A snapshot does not know what
-another worker has done since. What a release writes, a choice or its mark, is therefore looked for
-in the storage again.
+are those of one moment, and a large study is not read three times. A snapshot holds no study: what
+is made of it is a function of it. It does not know what another worker has done since. What a
+release writes, a choice or its mark, is therefore looked for in the storage again.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from optuna.storages import BaseStorage
 from optuna.study import Study
 from optuna.trial import FrozenTrial
 
-from optuna_dp.optuna_internals import storage_of, study_id_of
+from optuna_dp.optuna_internals import place_of, storage_of, study_id_of
 from optuna_dp.protocol.entries import CONFIRMED, PLAN, study_attributes
 from optuna_dp.protocol.plan import StudyPlan
 from optuna_dp.protocol.records import leading_trial, trials_of
@@ -28,20 +28,31 @@ class StudySnapshot:
     """A study's trials and system attributes. For the curator only, and not to be written to.
 
     Attributes:
-        study: The study.
+        name: The name of the study.
+        directions: "maximize" or "minimize", one per objective.
         trials: All its trials, by number.
         attributes: The system attributes of the study.
+        place: How a command names its storage; None if no command can open it. It may hold a
+            password.
     """
 
-    study: Study
+    name: str
+    directions: tuple[str, ...]
     trials: tuple[FrozenTrial, ...] = field(repr=False)
     attributes: Mapping[str, Any] = field(repr=False)
+    place: str | None = field(repr=False)
 
     @classmethod
     def of(cls, study: Study) -> StudySnapshot:
         """Reads a study: its trials first, then its attributes, each once."""
         trials = tuple(trials_of(study))
-        return cls(study, trials, study_attributes(study))
+        return cls(
+            name=study.study_name,
+            directions=tuple(direction.name.lower() for direction in study.directions),
+            trials=trials,
+            attributes=study_attributes(study),
+            place=place_of(storage_of(study)),
+        )
 
     @functools.cached_property
     def plan(self) -> StudyPlan | None:

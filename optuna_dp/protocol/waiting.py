@@ -12,7 +12,13 @@ from optuna.exceptions import ExperimentalWarning
 from optuna.storages import BaseStorage, InMemoryStorage, fail_stale_trials
 from optuna.study import Study
 
-from optuna_dp.optuna_internals import has_heartbeat, storage_of, study_id_of, whole_study
+from optuna_dp.optuna_internals import (
+    has_heartbeat,
+    place_of,
+    storage_of,
+    study_id_of,
+    whole_study,
+)
 from optuna_dp.protocol.records import ended, trials_of
 from optuna_dp.protocol.recovery_words import failing_call, listing_call
 
@@ -89,6 +95,7 @@ class Waiting:
             ellipsis = ", ..." if len(open_numbers) > _MOST_NAMED else ""
             names = f" (open: trial {shown_numbers}{ellipsis})"
         is_one = self.names_trials and len(open_numbers) == 1
+        place, name = place_of(storage_of(self.study)), self.study.study_name
         _logger.warning(
             "This worker has waited %.0f s %s of the study %r%s. If another worker is at it, all "
             "is well. If its worker has died, as when a script was stopped, mark it as failed: %s "
@@ -96,9 +103,9 @@ class Waiting:
             "running: one that is stopped leaves its own trial open. %s lists open trials.%s",
             waited,
             self.what,
-            self.study.study_name,
+            name,
             names,
-            failing_call(self.study, open_numbers[0] if is_one else None),
-            listing_call(self.study),
+            failing_call(place, name, open_numbers[0] if is_one else None),
+            listing_call(place, name),
             f" {self.advice}" if self.advice else "",
         )

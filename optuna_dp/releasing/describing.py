@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING
 from optuna_dp.errors import InvalidArgumentError
 from optuna_dp.evidence.data_description import DataDescription, read_description
 from optuna_dp.evidence.procedures import description_of
-from optuna_dp.evidence.reading import open_study
-from optuna_dp.protocol.entries import DESCRIPTION, RELEASED, study_attributes
+from optuna_dp.evidence.reading import opened_from
+from optuna_dp.protocol.entries import DESCRIPTION, RELEASED
 from optuna_dp.protocol.records import checked_study
+from optuna_dp.protocol.snapshot import StudySnapshot
 
 if TYPE_CHECKING:
     from optuna.study import Study
@@ -64,7 +65,7 @@ def describe(
         >>> "Ward 7, release 2, 20,000 records" in release.statement()
         True
     """
-    checked_study(study)
+    snapshot = StudySnapshot.of(checked_study(study))
     facts = {
         "dataset": dataset,
         "records": records,
@@ -76,14 +77,14 @@ def describe(
         "trust": trust,
         "purpose": purpose,
     }
-    stored_description = read_description(study_attributes(study))
+    stored_description = read_description(snapshot.attributes)
     stored_facts = {} if stored_description is None else stored_description.to_json()
     description = DataDescription(
         **{**stored_facts, **{k: v for k, v in facts.items() if v is not None}}
     )
     if description == stored_description:
         return
-    opened_study = open_study(study)
+    opened_study = opened_from(snapshot)
     if opened_study is not None:
         design = opened_study.procedure.design
         counts = description_of(design).record_counts(design, {})
@@ -95,10 +96,10 @@ def describe(
                 "Give the number of all protected records, those that are scored included, or "
                 "make a new plan.",
             )
-    if RELEASED.read(study) is not None:
+    if RELEASED.of(snapshot.attributes) is not None:
         raise InvalidArgumentError(
             "study",
-            study.study_name,
+            snapshot.name,
             "it must not have been released: the statement of that release stands",
             "Describe a study before its release.",
         )

@@ -7,17 +7,18 @@ import json
 import logging
 import warnings
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from optuna_dp.errors import InvalidArgumentError, ReleaseRefusedError
 from optuna_dp.evidence.data_description import DataDescription, read_description
-from optuna_dp.evidence.procedure import Asked
+from optuna_dp.evidence.procedure import Asked, Procedure
 from optuna_dp.evidence.procedures import description_of, procedure_of
 from optuna_dp.evidence.reading import evidence_from, with_cost
 from optuna_dp.evidence.record_counts import RecordCounts
 from optuna_dp.evidence.runs import Evidence
 from optuna_dp.optuna_internals import storage_of
-from optuna_dp.protocol.entries import RELEASED
+from optuna_dp.protocol.entries import RELEASED, add_trial
 from optuna_dp.protocol.plan import Design
 from optuna_dp.protocol.records import checked_study, own_slot
 from optuna_dp.protocol.snapshot import OtherStudy, StudySnapshot, other_studies
@@ -130,6 +131,7 @@ def _released(
     others = other_studies(study)
     _refuse_a_copy(evidence, others)
     procedure = with_cost(procedure_of(evidence.plan.design), snapshot.attributes)
+    procedure.check_request(request)
     procedure.check_outputs(artifact_store)
     if artifact_store is not None and not callable(getattr(artifact_store, "open_reader", None)):
         raise InvalidArgumentError(
@@ -145,6 +147,7 @@ def _released(
     description = read_description(snapshot.attributes)
     # Before anything is chosen, and again when the runs have said how many records they scored.
     _check_description(description, _record_counts(procedure.design, {}), snapshot)
+    evidence = _with_choice(study, evidence, procedure)
     outcome = procedure.outcome(evidence, request)
     counts = _record_counts(outcome.design, outcome.spending)
     _check_description(description, counts, snapshot)
@@ -184,6 +187,19 @@ def _released(
     if request.vouched is not None and "vouched" not in result.spending:
         _logger.warning(NOT_NEEDED)
     return result
+
+
+def _with_choice(study: Study, evidence: Evidence, procedure: Procedure) -> Evidence:
+    """Returns what was read of a study together with its private choice, made if there is none.
+
+    The choice is recorded and the study read again: of two workers that chose, both take the
+    choice that was recorded first.
+    """
+    choice = procedure.new_choice(evidence)
+    if choice is None:
+        return evidence
+    add_trial(study, choice)
+    return replace(evidence, snapshot=StudySnapshot.of(study))
 
 
 def _record_counts(design: Design, spending: Mapping[str, Any]) -> RecordCounts:

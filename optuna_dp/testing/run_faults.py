@@ -97,10 +97,10 @@ def of_conduct(runs: Sequence[CheckedRun]) -> Iterator[Finding]:
         # What one says of an objective that never asked has a finding of its own.
         if run.judgement is None or not run.judgement.asked:
             continue
-        if run.judgement.refusal is not None:
+        if run.judgement.refused is not None:
             yield Finding(
                 "refused at release",
-                f"release() refuses such a run: {run.judgement.refusal}",
+                f"release() refuses such a run: {run.judgement.refused}",
                 "change the objective. No word of the curator's makes release() accept it.",
             )
             return

@@ -9,21 +9,39 @@
 *not checked*   nothing was handed in, or an event that the objective wrote; the curator has to
                 vouch for it
 ==============  =================================================================================
+
+A run is judged once, when its trial ends, by the study's sampler
+(:func:`judge_at_end`). The judgement is stored beside the trial, and whoever wants to know of the
+run reads it: :func:`judgement_of`.
 """
 
 from __future__ import annotations
 
+import copy
+import hashlib
+import json
 import numbers
 import struct
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
+from optuna.study import Study
 from optuna.trial import FrozenTrial, TrialState
 
-from optuna_dp.protocol.entries import ASKED, SCORES, SPENT, SPOILED, TRAININGS
+from optuna_dp.json_records import Record
+from optuna_dp.protocol.entries import (
+    ASKED,
+    JUDGEMENT,
+    SCORES,
+    SPENT,
+    SPOILED,
+    TRAININGS,
+    stored_trial,
+)
 from optuna_dp.protocol.records import output
 from optuna_dp.training.prepared import AS_GIVEN
+from optuna_dp.training.run_endings import settle
 from optuna_dp.training.spending import costs_no_more, took_fewer_steps
 from optuna_dp.training.trial_notes import BY_ENGINE, claims, noted
 
@@ -35,14 +53,14 @@ WORDS = (ENFORCED, COMPARED, NOT_CHECKED)
 
 
 @dataclass(frozen=True)
-class RunJudgement:
+class RunJudgement(Record):
     """What is known of one run.
 
     Attributes:
         training: One of the three words, for sampling, clipping, noise and steps.
         score: One of the three words; None if the run has no score, or none is charged for.
         asked: Whether the objective asked what the run may spend.
-        refusal: Why the run's output cannot be released, whatever anybody says; None if it can.
+        refused: Why the run's output cannot be released, whatever anybody says; None if it can.
         excess: What the run shows beyond what is charged for; None if nothing. The curator may
             vouch for it.
         not_compared: What of the run nothing shows; None if nothing. The curator may vouch for it.
@@ -56,10 +74,12 @@ class RunJudgement:
         prepared: How the records became tensors, with one of the three words on it.
     """
 
+    described_as: ClassVar[str] = "The judgement of a run"
+
     training: str
     score: str | None
     asked: bool
-    refusal: str | None
+    refused: str | None
     excess: str | None
     not_compared: str | None
     fewer_steps: bool
@@ -74,10 +94,93 @@ class RunJudgement:
         return self.excess or self.not_compared
 
 
+def judgement_of(
+    trial: FrozenTrial, run: Fidelity, output_attributes: tuple[str, ...] = ()
+) -> RunJudgement:
+    """Returns the judgement that was stored when a run ended.
+
+    If the study's sampler did not see the end, there is none, or that of another end: the worker
+    died, or a study without the sampler told the result. The run is judged here then, by what its
+    trial holds.
+
+    Args:
+        trial: The trial; only one that shows something (:func:`has_output`) has a judgement.
+        run: What it was granted.
+        output_attributes: User attributes that are part of what the plan charges for.
+
+    Raises:
+        PlanError: If what was stored is damaged.
+    """
+    entry = JUDGEMENT.of(trial)
+    if isinstance(entry, Mapping) and entry.get("of") == _digest(trial):
+        return RunJudgement.from_json(entry.get("judgement"))
+    return judge(trial, run, output_attributes)
+
+
+def judge_at_end(
+    study: Study,
+    trial: FrozenTrial,
+    state: TrialState,
+    values: Sequence[float] | None,
+    run: Fidelity | None,
+    output_attributes: tuple[str, ...],
+) -> RunJudgement | None:
+    """Settles a run and judges it, while its result is not stored yet; stores the judgement.
+
+    A worker that dies in between leaves an open trial, and the judgement of an end that never was.
+
+    Args:
+        study: The study.
+        trial: The trial that ends.
+        state: As it will be stored.
+        values: As they will be stored; None if there are none.
+        run: What the trial was granted; None if its study has no plan of runs.
+        output_attributes: User attributes that are part of what the plan charges for.
+
+    Returns:
+        The judgement; None if the run shows nothing, or there is no plan to judge it by.
+
+    Raises:
+        PlanError: If its training was not what its run may do (:func:`settle`). The judgement is
+            stored nevertheless, because Optuna stores the result.
+    """
+    judgement = None
+    try:
+        settle(study, trial)
+    finally:
+        ended_trial = copy.copy(stored_trial(study, trial))
+        ended_trial.state = state
+        ended_trial.values = None if values is None else list(values)
+        if run is not None and has_output(ended_trial):
+            judgement = judge(ended_trial, run, output_attributes)
+            entry = {"of": _digest(ended_trial), "judgement": judgement.to_json()}
+            JUDGEMENT.write(study, ended_trial, entry)
+    return judgement
+
+
+def _digest(trial: FrozenTrial) -> str:
+    """Returns a digest of all that a judgement depends on besides the plan.
+
+    So the judgement of one end is not taken for that of another: of a copied trial, or where a
+    worker died between judging and ending, and somebody else told another result.
+    """
+    judged = {
+        "number": trial.number,
+        "state": trial.state.name,
+        "values": trial.values,
+        "reports": sorted(trial.intermediate_values.items()),
+        # In memory they may be anything.
+        "attributes": sorted((name, repr(value)) for name, value in trial.user_attrs.items()),
+        "notes": [entry.of(trial) for entry in (ASKED, SPENT, SPOILED, TRAININGS, SCORES)],
+    }
+    text = json.dumps(judged, sort_keys=True, default=repr)
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
 def judge(
     trial: FrozenTrial, run: Fidelity, output_attributes: tuple[str, ...] = ()
 ) -> RunJudgement:
-    """Returns what is known of a run that has ended.
+    """Returns what a trial that has ended shows of its run.
 
     Args:
         trial: The trial; only one that shows something (:func:`has_output`) is worth asking for.
@@ -93,7 +196,7 @@ def judge(
         training=training,
         score=score,
         asked=noted(trial, ASKED) is not None,
-        refusal=_refusal(trial, run, spending, trainings) or _refusal_of_score(score_claim, run),
+        refused=_refusal(trial, run, spending, trainings) or _refusal_of_score(score_claim, run),
         excess=_excess(trial, run, output_attributes),
         not_compared=_not_compared(training, score, score_claim, spending),
         fewer_steps=_took_fewer_steps(spending, run),
@@ -301,6 +404,12 @@ def _not_compared(
             "what its training spent is an event that the objective wrote, and no library's "
             "accountant recorded it. Train by odp.train(run, ...), or hand in the accountant: "
             "run.spent(accountant)."
+        )
+    if training == NOT_CHECKED and spending is not None:
+        return (
+            "the accountant that it handed in was not read again when its training was over: its "
+            "result was told by another process, or without the study's sampler. Tell results "
+            "where the training was made, with optuna.load_study(..., sampler=...)."
         )
     if training == NOT_CHECKED:
         return (

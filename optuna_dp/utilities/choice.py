@@ -67,21 +67,37 @@ def recorded_choices(trials: Sequence[FrozenTrial], plan: StudyPlan) -> list[Cho
 def make_choice(study: Study, plan: StudyPlan) -> Choice:
     """Returns the choice of a study; draws and records it if none is recorded.
 
+    For samplers. A release does the same with what it has read (``Procedure.new_choice``).
+
     Raises:
         UnfinishedStudyError: If a candidate has not been evaluated.
         ReleaseRefusedError: If a candidate has no utility of bounded sensitivity.
     """
-    earlier_choices = recorded_choices(trials_of(study), plan)
-    if earlier_choices:
-        return earlier_choices[0]
+    trials = trials_of(study)
+    if not recorded_choices(trials, plan):
+        add_trial(study, drawn_choice(trials, plan))
+        # Read after it was written: of two workers that chose, both take what was recorded first.
+        trials = trials_of(study)
+    return recorded_choices(trials, plan)[0]
+
+
+def drawn_choice(trials: Sequence[FrozenTrial], plan: StudyPlan) -> FrozenTrial:
+    """Draws a choice among the candidates of a study, and returns the trial that records it.
+
+    Args:
+        trials: All trials of the study, by number.
+        plan: The study's plan.
+
+    Raises:
+        UnfinishedStudyError: If a candidate has not been evaluated.
+        ReleaseRefusedError: If a candidate has no utility of bounded sensitivity.
+    """
     settings = UtilitySettings.from_json(plan.design.settings)
-    trials = candidates_among(trials_of(study), plan)
-    answers = settings.plan.answers(candidate_utilities(trials, plan)) if trials else ()
+    candidates = candidates_among(trials, plan)
+    answers = settings.plan.answers(candidate_utilities(candidates, plan)) if candidates else ()
     accepted = [answer for answer in answers if answer is not None]
-    choice = Choice(plan.nonce, answers, trials[accepted[-1]].number if accepted else None)
-    add_trial(study, trial_with(TrialState.FAIL, {CHOICE: choice.to_json(), UNSTARTED: True}))
-    # Read after it was written: of two workers that chose, both take the choice recorded first.
-    return recorded_choices(trials_of(study), plan)[0]
+    choice = Choice(plan.nonce, answers, candidates[accepted[-1]].number if accepted else None)
+    return trial_with(TrialState.FAIL, {CHOICE: choice.to_json(), UNSTARTED: True})
 
 
 def candidates_among(trials: Sequence[FrozenTrial], plan: StudyPlan) -> list[FrozenTrial]:

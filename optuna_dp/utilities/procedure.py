@@ -10,12 +10,13 @@ from optuna_dp.errors import InvalidArgumentError, ReleaseRefusedError
 from optuna_dp.evidence.drawn_runs import DrawnRuns
 from optuna_dp.evidence.run_record import RunRecord, StatedRun
 from optuna_dp.protocol.records import score
-from optuna_dp.utilities.choice import make_choice
+from optuna_dp.utilities.choice import drawn_choice, recorded_choices
 from optuna_dp.utilities.settings import UtilitySettings
 
 if TYPE_CHECKING:
     from optuna.trial import FrozenTrial
 
+    from optuna_dp.evidence.procedure import Asked
     from optuna_dp.evidence.runs import Evidence
 
 
@@ -48,9 +49,21 @@ class UtilityChoice(DrawnRuns):
                 "Leave it out. Give the final model to release(study).with_training.",
             )
 
+    def check_request(self, request: Asked) -> None:
+        """See :class:`Procedure`; nobody vouches for a candidate."""
+        super().check_request(request)
+        self.refuse_needless(request, "vouched", "give_up_last_run")
+
+    def new_choice(self, evidence: Evidence) -> FrozenTrial | None:
+        """See :class:`Procedure`."""
+        trials = evidence.snapshot.trials
+        if recorded_choices(trials, evidence.plan):
+            return None
+        return drawn_choice(trials, evidence.plan)
+
     def winner(self, evidence: Evidence) -> FrozenTrial | None:
-        # Reads the storage itself: a choice is made once, and another worker may have made it.
-        choice = make_choice(evidence.snapshot.study, evidence.plan)
+        # Of two workers that chose, both take the choice recorded first.
+        choice = recorded_choices(evidence.snapshot.trials, evidence.plan)[0]
         if choice.chosen is None:
             return None
         winners = [run.trial for run in evidence.runs if run.trial.number == choice.chosen]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from collections import Counter
 from collections.abc import Callable
 from typing import Any
@@ -13,7 +14,9 @@ from support import RUN, ask, exactly, tell
 
 import optuna_dp as odp
 from optuna_dp.errors import ReleaseRefusedError
-from optuna_dp.evidence.reading import open_study
+from optuna_dp.evidence.procedure import Asked
+from optuna_dp.evidence.procedures import procedure_of
+from optuna_dp.evidence.reading import open_study, read_evidence
 from optuna_dp.protocol.entries import RELEASED
 from optuna_dp.protocol.plan import StudyPlan
 
@@ -117,6 +120,22 @@ def test_a_release_made_meanwhile_is_seen(kind: str) -> None:
     with pytest.raises(ReleaseRefusedError, match="released before, and has changed since"):
         odp.release(study, vouched="a test")
     assert storage.get_study_system_attrs(study._study_id)[RELEASED.key] == mark
+
+
+@pytest.mark.parametrize("kind", SAMPLERS)
+def test_what_is_released_is_a_function_of_what_was_read(kind: str) -> None:
+    study, storage = ended_study(kind)
+    evidence = read_evidence(study)
+
+    def refuse(name: str) -> None:
+        raise AssertionError(f"{name}, after the study was read")
+
+    storage.before = refuse
+    kept = pickle.loads(pickle.dumps(evidence))
+    outcome = procedure_of(kept.plan.design).outcome(kept, Asked(vouched="a test"))
+    storage.before = lambda name: None
+    assert outcome.trial is not None
+    assert outcome.trial.params == odp.release(study, vouched="a test").params
 
 
 def test_a_snapshot_does_not_change_with_its_storage() -> None:

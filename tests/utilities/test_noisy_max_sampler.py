@@ -17,9 +17,10 @@ from optuna_dp.errors import (
     ReleaseRefusedError,
     UnfinishedStudyError,
 )
-from optuna_dp.protocol.entries import CHOICE
+from optuna_dp.protocol.entries import CHOICE, add_trial
 from optuna_dp.protocol.records import read_plan
-from optuna_dp.utilities.choice import make_choice, recorded_choices
+from optuna_dp.releasing import make_release
+from optuna_dp.utilities.choice import Choice, make_choice, recorded_choices
 from utilities.utility_support import (
     BOTH,
     GRID,
@@ -147,6 +148,50 @@ def test_of_two_choices_made_at_once_everybody_takes_the_same() -> None:
     assert make_choice(study, plan) == first
     assert recorded_choices(study.trials, plan)[0] == first
     assert odp.release(study).params == study.trials[first.chosen or 0].params
+
+
+@pytest.mark.parametrize("name", MAKERS)
+def test_a_release_takes_the_choice_that_another_worker_recorded_meanwhile(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    study = run(MAKERS[name](SPACE), n_trials=len(GRID))
+    first: list[Choice] = []
+
+    def add_second(study: optuna.Study, choice: optuna.trial.FrozenTrial) -> None:
+        plan = read_plan(study)
+        assert plan is not None
+        first.append(make_choice(study, plan))
+        # Another answer than the one that was recorded first.
+        other = {**choice.system_attrs[CHOICE.key], "chosen": (first[0].chosen or 0) + 1}
+        choice.system_attrs[CHOICE.key] = other
+        add_trial(study, choice)
+
+    monkeypatch.setattr(make_release, "add_trial", add_second)
+    released = odp.release(study)
+    assert len(choice_trials(study)) == 2
+    chosen = first[0].chosen
+    assert released.params == (None if chosen is None else study.trials[chosen].params)
+
+
+@pytest.mark.parametrize("name", MAKERS)
+def test_a_release_that_dies_once_its_choice_is_recorded_is_made_again(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    study = run(MAKERS[name](SPACE), n_trials=len(GRID))
+
+    def add_and_die(study: optuna.Study, choice: optuna.trial.FrozenTrial) -> None:
+        add_trial(study, choice)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(make_release, "add_trial", add_and_die)
+        with pytest.raises(KeyboardInterrupt):
+            odp.release(study)
+    (recorded,) = choice_trials(study)
+    chosen = Choice.from_json(recorded.system_attrs[CHOICE.key]).chosen
+    released = odp.release(study)
+    assert len(choice_trials(study)) == 1
+    assert released.params == (None if chosen is None else study.trials[chosen].params)
 
 
 def test_a_worker_that_dies_before_it_has_recorded_the_choice(
