@@ -73,6 +73,7 @@ def test_what_is_not_stored_cannot_be_read() -> None:
         Outer.from_json({**WRITTEN, "of_this_object": "x"})
 
 
+@pytest.mark.promise("a disk is full")
 @pytest.mark.parametrize(
     ("damage", "words"),
     [

@@ -30,6 +30,7 @@ def spread_is(sample: npt.NDArray[np.float64], sigma: float) -> bool:
     return bool(tail.ppf(5e-10) < statistic < tail.isf(5e-10))
 
 
+@pytest.mark.promise("noise")
 @pytest.mark.slow
 def test_the_noise_of_an_accuracy_is_the_events() -> None:
     correct = np.arange(200) < 150
@@ -142,6 +143,7 @@ def test_the_noise_on_whole_numbers_costs_what_the_event_says(noise: float) -> N
         assert discrete == pytest.approx(continuous, rel=1e-8)
 
 
+@pytest.mark.promise("noise")
 def test_nothing_depends_on_numpys_generator() -> None:
     found = set()
     for _ in range(3):

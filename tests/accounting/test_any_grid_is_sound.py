@@ -42,6 +42,7 @@ def test_the_profile_here_is_the_one_of_the_library() -> None:
     assert USUAL.epsilon(1e-5) == run_profile.pair_of(COMPOSED).epsilon(1e-5)
 
 
+@pytest.mark.promise("bounds")
 @pytest.mark.parametrize("interval", [1e-3, 0.01, 0.37, 2.0, 50.0])
 def test_no_grid_makes_a_composition_cheaper(
     monkeypatch: pytest.MonkeyPatch, interval: float

@@ -77,6 +77,7 @@ def hockey_stick(on: np.ndarray, off: np.ndarray, epsilon: float) -> float:
     return float(np.maximum(on - math.exp(epsilon) * off, 0.0).sum())
 
 
+@pytest.mark.promise("bounds")
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(6))
 def test_composition_dominates_explicit_mechanisms(seed: int) -> None:

@@ -140,6 +140,7 @@ def shortfall(make: Input, seed: int, *, of_selections: bool) -> float:
     return float(np.max(truth - [guarantee.delta(e) for e in epsilons]))
 
 
+@pytest.mark.promise("given-curves")
 @pytest.mark.slow
 @pytest.mark.parametrize("make", [as_profile, as_pld])
 def test_no_profile_is_below_the_truth(make: Input) -> None:
@@ -236,6 +237,7 @@ def test_it_goes_through_a_study_a_release_its_file_and_verify(
 # -- refusals ------------------------------------------------------------------------------------
 
 
+@pytest.mark.promise("given-curves")
 @pytest.mark.parametrize(
     ("make", "argument"),
     [

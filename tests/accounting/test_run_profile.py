@@ -77,6 +77,7 @@ class TestSoundness:
                 for one in (pair, pair.reversed()):
                     assert mpmath.mpf(float(one.delta(float(epsilon)))) >= exact - 1e-16
 
+    @pytest.mark.promise("dp-accounting")
     @pytest.mark.parametrize(("steps", "mu"), [(2, 1.0), (1000, 0.5), (10_000, 0.2),
                                                (10_000, 1.5), (50_000, 0.3)])  # fmt: skip
     def test_fft_noise_is_given_back(self, steps: int, mu: float) -> None:
@@ -279,6 +280,7 @@ class TestResources:
         assert 2 * reach / interval <= 1.001 * discretisation.MAX_ATOMS
 
 
+@pytest.mark.promise("more-noise")
 @pytest.mark.slow
 def test_more_noise_never_costs_more() -> None:
     """Grids are nested: an interval that changes on the way makes no step upward."""
@@ -291,6 +293,7 @@ def test_more_noise_never_costs_more() -> None:
         assert all(later <= before for before, later in itertools.pairwise(costs))
 
 
+@pytest.mark.promise("more-noise")
 def test_of_two_grids_the_coarser_is_a_part_of_the_finer() -> None:
     """And more noise never has the coarser one."""
     for rate, steps in ((0.0043, 2344), (0.02, 100), (0.3, 20)):

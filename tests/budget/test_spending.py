@@ -88,6 +88,7 @@ def test_the_statement_says_what_was_checked() -> None:
     assert odp.verify(release.to_json()).ok
 
 
+@pytest.mark.promise("own-loop")
 def test_an_event_that_the_objective_wrote_is_not_compared() -> None:
     """Nothing recorded it: a training with a fiftieth of the noise would write the same."""
 
@@ -105,6 +106,7 @@ def test_an_event_that_the_objective_wrote_is_not_compared() -> None:
     assert "A colleague has read the code." in release.statement()
 
 
+@pytest.mark.promise("own-loop")
 def test_what_an_accountant_recorded_is_compared() -> None:
     def with_accountant(trial: optuna.Trial) -> float:
         run = odp.fidelity(trial)
@@ -130,6 +132,7 @@ def test_the_statement_says_whose_hyperparameters_the_last_run_took() -> None:
     assert "its hyperparameters were no pilot's (of 3)" in odp.release(study).statement()
 
 
+@pytest.mark.promise("all-steps")
 @pytest.mark.slow
 def test_trainings_that_stopped_early_are_warned_of_and_stand_in_the_statement() -> None:
     def stops(trial: optuna.Trial) -> float:
@@ -158,6 +161,7 @@ def by_hand(trial: optuna.Trial) -> float:
     return odp.scoring.private_accuracy(CORRECT, size=1000, noise_multiplier=noise)
 
 
+@pytest.mark.promise("own-loop")
 def test_what_is_not_compared_is_warned_of_once_and_vouched_for_or_refused() -> None:
     with logged() as lines:
         study = study_with(by_hand, callbacks=[odp.PrivacyCallback()])
@@ -187,6 +191,7 @@ def scored_by_hand(trial: optuna.Trial) -> float:
     return by_hand(trial)
 
 
+@pytest.mark.promise("noisy-score")
 def test_a_score_that_the_objective_made_is_vouched_for_or_refused() -> None:
     study = study_with(scored_by_hand)
     with pytest.raises(ReleaseRefusedError, match=r"not what odp\.train or run\.score returned"):
@@ -200,6 +205,7 @@ def never_asks(trial: optuna.Trial) -> float:
     return trial.suggest_float("x", 0.0, 1.0)
 
 
+@pytest.mark.promise("the objective never asked `odp.fidelity`")
 def test_the_callback_stops_a_study_whose_first_run_never_asked() -> None:
     study = study_of(sampler(PLAN))
     with pytest.raises(ReleaseRefusedError, match=r"run = odp\.fidelity\(trial\)") as caught:
@@ -208,6 +214,7 @@ def test_the_callback_stops_a_study_whose_first_run_never_asked() -> None:
     assert len(study.trials) == 1
 
 
+@pytest.mark.promise("the objective never asked `odp.fidelity`")
 def test_a_pilot_that_never_asked_is_vouched_for_or_refused() -> None:
     study = study_with(only_in(1, never_asks))
     with pytest.raises(ReleaseRefusedError, match="say why") as caught:
@@ -286,6 +293,7 @@ def spends(**more: float) -> Callable[[optuna.Trial], float]:
     return objective
 
 
+@pytest.mark.promise("own-loop")
 @pytest.mark.parametrize("more", [{"noise": 0.99}, {"steps": 1.1}])
 def test_a_run_that_spent_too_much_ends_there(more: dict[str, float]) -> None:
     study = study_of(sampler(PLAN))
@@ -338,6 +346,7 @@ def _of_dp_accounting(run: odp.Fidelity) -> Any:
     return RdpAccountant().compose(step, run.steps)
 
 
+@pytest.mark.promise("other-library")
 @pytest.mark.parametrize(
     "says", [trained, _of_dp_accounting, _Opacus, lambda run: _WithAnEvent(trained(run))]
 )
@@ -391,6 +400,7 @@ def test_to_compare_the_plan_with_itself_shows_nothing() -> None:
             run.spent(what)
 
 
+@pytest.mark.promise("own-loop")
 def test_a_training_that_goes_on_after_it_was_recorded_is_refused() -> None:
     def goes_on(trial: optuna.Trial) -> float:
         run = odp.fidelity(trial)
@@ -472,6 +482,7 @@ def test_a_plan_of_a_function_knows_its_training() -> None:
 # -- scores -----------------------------------------------------------------------------------
 
 
+@pytest.mark.promise("noisy-score")
 @pytest.mark.slow
 def test_a_score_has_the_noise_that_is_paid_for() -> None:
     study = study_of(sampler(FOUR_HUNDRED_PILOTS))
@@ -486,6 +497,7 @@ def test_a_score_has_the_noise_that_is_paid_for() -> None:
     assert 0.8 < np.std(scores) / spread < 1.2
 
 
+@pytest.mark.promise("noisy-score")
 def test_a_run_has_one_score() -> None:
     def twice(trial: optuna.Trial) -> float:
         run = odp.fidelity(trial)
@@ -670,6 +682,7 @@ def reports(trial: optuna.Trial) -> float:
     return honest(trial)
 
 
+@pytest.mark.promise("noisy-score")
 def test_values_that_are_reported_and_not_paid_for() -> None:
     with pytest.raises(ReleaseRefusedError, match="reported values to a pruner"):
         odp.release(study_with(reports))
@@ -794,6 +807,7 @@ def test_more_than_the_returned_score_is_refused_at_once(what: str) -> None:
         odp.release(study_with(shows(what), ONE_RUN))
 
 
+@pytest.mark.promise("noisy-score")
 @pytest.mark.parametrize("value", [0.875, {"accuracy": [0.875]}, True])
 def test_numbers_in_attributes_that_nothing_pays_for(value: Any) -> None:
     def notes(trial: optuna.Trial) -> float:

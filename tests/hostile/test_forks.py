@@ -78,6 +78,7 @@ def all_different(found: list[dict[str, list[Any]]]) -> None:
 needs_fork = pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this platform")
 
 
+@pytest.mark.promise("a process is forked")
 @needs_fork
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
 @pytest.mark.parametrize("name", SAMPLERS)
@@ -88,6 +89,7 @@ def test_forked_workers_never_draw_the_same(name: str) -> None:
     all_different([before, *in_forks(lambda: draws(sampler)), draws(sampler)])
 
 
+@pytest.mark.promise("a process is forked")
 @needs_fork
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
 def test_noise_and_t_are_not_shared_across_forks() -> None:
@@ -107,6 +109,7 @@ def test_the_comparison_catches_a_shared_generator() -> None:
         all_different(in_forks(lambda: {"candidates": [shared.random()]}))
 
 
+@pytest.mark.promise("a process is forked")
 @pytest.mark.parametrize("name", SAMPLERS)
 def test_threads_of_one_sampler_never_draw_the_same(name: str) -> None:
     sampler = SAMPLERS[name]()

@@ -143,6 +143,7 @@ def test_records_survive_json(name: str) -> None:
     assert written(read(json.loads(json.dumps(record)))) == record
 
 
+@pytest.mark.promise("a disk is full")
 @pytest.mark.parametrize("name", READERS)
 def test_damaged_records_are_read_wholly_or_refused(name: str) -> None:
     @few

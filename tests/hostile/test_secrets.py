@@ -48,6 +48,7 @@ def tells(text: str, slots: int) -> bool:
     return any(re.search(rf"(?<![\w.-]){n}(?![\w.%-])", text) for n in {SECRET, slots})
 
 
+@pytest.mark.promise("nothing-else")
 @pytest.mark.slow
 @pytest.mark.parametrize("name", SAMPLERS)
 def test_t_is_nowhere_that_somebody_else_looks(name: str) -> None:

@@ -75,6 +75,7 @@ def test_a_replaced_record_moves_twice_as_much_so_the_noise_is_twice_as_large() 
     assert replaced.strength == pytest.approx(added.strength / 2, rel=1e-3)
 
 
+@pytest.mark.promise("public-numbers")
 def test_all_trials_have_the_ranges_that_the_first_one_drew_and_the_statement_says_so() -> None:
     study = study_of(plan())
     drawn = []
@@ -93,6 +94,7 @@ def test_all_trials_have_the_ranges_that_the_first_one_drew_and_the_statement_sa
     assert odp.verify(release.to_json()).ok
 
 
+@pytest.mark.promise("public-numbers")
 def test_of_many_workers_one_draws() -> None:
     study = study_of(plan(pilots=6))
     runs = [odp.fidelity(study.ask()) for _ in range(6)]
@@ -116,6 +118,7 @@ def test_a_trial_draws_after_one_that_failed_before_it_drew() -> None:
     assert odp.draw_ranges(odp.fidelity(study.ask()), SCHEMA, ROWS).open_columns == {}
 
 
+@pytest.mark.promise("public-numbers")
 def test_records_with_ranges_of_another_study_are_refused() -> None:
     first, second = study_of(plan()), study_of(plan())
     table = odp.draw_ranges(odp.fidelity(first.ask()), SCHEMA, ROWS).encode(ROWS)
@@ -124,6 +127,7 @@ def test_records_with_ranges_of_another_study_are_refused() -> None:
         odp.train(run, odp.SoftmaxRegression(table.width, 2), table)
 
 
+@pytest.mark.promise("public-numbers")
 def test_what_a_plan_does_not_pay_for_is_not_drawn() -> None:
     run = odp.fidelity(study_of(plan(schema=None)).ask())
     with pytest.raises(odp.errors.PlanError, match="does not pay"):

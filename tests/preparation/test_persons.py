@@ -36,6 +36,7 @@ def released(plan: odp.BudgetPlan, most: int) -> odp.Release:
     return odp.release(study)
 
 
+@pytest.mark.promise("persons")
 def test_a_plan_by_a_schema_of_persons_costs_each_person_the_target() -> None:
     plan = odp.plan_budget(
         epsilon=4.0, records=N, batch_size=30, epochs=1, pilots=0, schema=schema(3)
@@ -80,6 +81,7 @@ def test_a_person_is_named_as_the_curator_names_it() -> None:
     assert "for each hospital patient** with up to 2 records" in words
 
 
+@pytest.mark.promise("persons")
 def test_no_other_person_decides_which_rows_of_a_person_are_kept() -> None:
     names = ["a", None, "7", 7, float("nan"), "007", 7.0, "a", "a", " a "]
     rows = {"age": np.arange(20.0, 30.0), "died": ["no"] * 10, "patient": names}

@@ -95,12 +95,14 @@ class Counter:
         return np.nan_to_num(x) + self.calls
 
 
+@pytest.mark.promise("prepared")
 @pytest.mark.parametrize(
     "prepare", [center, guarded, to_the_first, blocks, larger_than_usual, Counter()]
 )
 def test_a_mistaken_preparation_of_an_array_is_refused(prepare: Any) -> None:
-    with pytest.raises(InvalidArgumentError, match="prepared by itself"):
+    with pytest.raises(InvalidArgumentError) as refusal:
         NUMBERS.encode(ARRAY, prepare=prepare)
+    assert refusal.value.argument == "prepare"
 
 
 def many_only(x: Any) -> Any:
@@ -111,6 +113,7 @@ def first_ones(x: Any) -> Any:
     return np.nan_to_num(x[:90])
 
 
+@pytest.mark.promise("prepared")
 @pytest.mark.parametrize("prepare", [many_only, first_ones])
 def test_what_treats_many_rows_in_another_way_is_refused(prepare: Any) -> None:
     with pytest.raises(InvalidArgumentError, match="two halves"):
@@ -175,8 +178,9 @@ def test_tokens_are_prepared_as_lists_and_as_arrays() -> None:
     assert by_length.x.tolist() == [[2], [1]]
     ids = np.arange(12).reshape(3, 4)
     assert schema.encode(ids, prepare=lambda rows: rows[:, :2]).x.shape == (3, 2)
-    with pytest.raises(InvalidArgumentError, match="prepared by itself"):
+    with pytest.raises(InvalidArgumentError) as refusal:
         schema.encode(ids, prepare=lambda rows: np.unique(rows, return_inverse=True)[1] % 7)
+    assert refusal.value.argument == "prepare"
 
 
 def test_types_of_pandas_are_those_of_the_records() -> None:
@@ -202,8 +206,9 @@ def test_polars_frames_are_prepared() -> None:
         frame, prepare=lambda d: d.select(polars.col("age").fill_null(0) / 80).to_numpy()
     )
     np.testing.assert_allclose(table.x[:, 0], [35 / 80, 71 / 80, 0])
-    with pytest.raises(InvalidArgumentError, match="prepared by itself"):
+    with pytest.raises(InvalidArgumentError) as refusal:
         SCHEMA.encode(frame, prepare=lambda d: d.select(polars.col("age").fill_null(0).rank()))
+    assert refusal.value.argument == "prepare"
 
 
 def test_rows_may_be_left_out_with_their_targets_only() -> None:
@@ -260,6 +265,7 @@ def outside(prepare: Any) -> list[str]:
     return list(notes["outside"])
 
 
+@pytest.mark.promise("prepared")
 def test_what_a_function_holds_from_outside_is_listed_by_name_and_type() -> None:
     weights, mean = np.ones((2, 3)), 4.0
 

@@ -123,6 +123,7 @@ def test_a_value_is_in_one_bin_and_a_missing_one_in_none(values: Any, ends: Any)
             assert grid[place] <= value < grid[place + 1]
 
 
+@pytest.mark.promise("public-numbers")
 def test_each_round_is_one_query_with_the_noise_that_its_event_says(rounds: Any) -> None:
     values = [RNG.normal(size=200) for _ in range(9)]
     query = query_of(9, (2.0, 5.0, 7.0))

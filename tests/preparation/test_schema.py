@@ -115,6 +115,7 @@ VALUES = st.one_of(
 )  # fmt: skip
 
 
+@pytest.mark.promise("prepared")
 @given(st.lists(st.tuples(VALUES, VALUES, VALUES, VALUES), min_size=1, max_size=6))
 def test_any_row_alone_is_encoded_as_among_others(rows: list[Any]) -> None:
     table = {name: [row[at] for row in rows] for at, name in enumerate(NAMES)}
@@ -235,6 +236,7 @@ def test_tokens_are_cut_filled_and_kept_in_the_vocabulary() -> None:
 # -- persons, targets, and what is returned -------------------------------------------------------
 
 
+@pytest.mark.promise("persons")
 def test_the_first_rows_of_each_person_are_kept_and_none_without_a_name() -> None:
     schema = odp.Schema(age=(0, 10), unit="patient", most=2)
     table = {
@@ -263,10 +265,12 @@ def test_targets_are_places_and_predictions_are_in_their_own_words() -> None:
     mixed = odp.Schema(age=(20, 80), grade=[1, "A", datetime.date(2020, 1, 1)], target="grade")
     assert mixed.decode(np.eye(3)).tolist() == [1, "A", "2020-01-01"]
     assert mixed.encode({"age": [1], "grade": [datetime.date(2020, 1, 1)]}).y.tolist() == [2]
-    with pytest.raises(InvalidArgumentError, match="3 of each record"):
+    with pytest.raises(InvalidArgumentError) as refusal:
         mixed.decode(np.eye(2))
-    with pytest.raises(InvalidArgumentError, match="no target"):
+    assert refusal.value.argument == "outputs"
+    with pytest.raises(InvalidArgumentError) as refusal:
         odp.Schema(age=(20, 80)).decode([[1.0]])
+    assert refusal.value.argument == "outputs"
 
 
 def test_an_encoded_table_cannot_be_written_to() -> None:
@@ -476,6 +480,7 @@ def test_a_function_of_the_curators_is_named_in_the_statement() -> None:
     assert "factor (float)" in statement
 
 
+@pytest.mark.promise("prepared")
 def test_ready_made_tensors_are_as_given_in_the_first_screen() -> None:
     torch = pytest.importorskip("torch")
     schema, table = two_columns([])

@@ -91,6 +91,7 @@ def together(work: Callable[[], None]) -> None:
         raise raised[0]
 
 
+@pytest.mark.promise("two workers get one trial")
 @ALL
 def test_a_trial_that_two_workers_were_given_runs_once_and_the_loser_takes_the_next(name) -> None:
     for _ in range(5):
@@ -373,6 +374,7 @@ def _hold_what_is_created(
     storage.create_new_trial = created  # type: ignore[method-assign]
 
 
+@pytest.mark.promise("two workers get one trial")
 @ALL
 def test_a_run_that_two_workers_have_won_is_refused_at_release(name: str) -> None:
     study = study_of(SAMPLERS[name]())

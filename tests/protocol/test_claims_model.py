@@ -64,6 +64,7 @@ def winners(workers: int, protocol: Protocol, at_once: bool) -> set[int]:
     return found
 
 
+@pytest.mark.promise("two workers get one trial")
 @pytest.mark.parametrize(
     ("workers", "at_once"), [(2, True), (3, True), (4, True), (2, False), (3, False)]
 )

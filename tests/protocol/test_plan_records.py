@@ -35,6 +35,7 @@ def test_a_plan_is_read_as_it_was_written(kind: str) -> None:
     assert StudyPlan.from_json(record).to_json() == record
 
 
+@pytest.mark.promise("a disk is full")
 @pytest.mark.parametrize("version", [0, 2, "1", None])
 def test_a_plan_of_an_unknown_version_is_refused(version: Any) -> None:
     record = record_of(SAMPLERS["private_selection"])
@@ -50,6 +51,7 @@ def test_a_plan_without_one_of_its_fields_is_refused(name: str) -> None:
         StudyPlan.from_json(without)
 
 
+@pytest.mark.promise("a disk is full")
 @pytest.mark.parametrize("name", ["tie_break", "draws"])
 @pytest.mark.parametrize("damage", ["g", "-", "0x", "+", " ", "1_", "00"])
 def test_a_damaged_slot_record_is_refused_without_its_secrets(name: str, damage: str) -> None:

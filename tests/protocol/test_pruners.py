@@ -57,6 +57,7 @@ def names(pruner: BasePruner) -> str:
     return type(pruner).__name__
 
 
+@pytest.mark.promise("a pruner that compares trials")
 @pytest.mark.parametrize("pruner", CROSS_TRIAL, ids=names)
 def test_a_pruner_that_compares_trials_never_prunes_and_says_so_once(pruner: BasePruner) -> None:
     with logged() as lines:
@@ -115,6 +116,7 @@ def _is_bare(pruner: PatientPruner) -> bool:
     return pruner._wrapped_pruner is None
 
 
+@pytest.mark.promise("a pruner that compares trials")
 def test_a_pruner_of_ones_own_sees_one_trial_only() -> None:
     seen: list[Any] = []
 

@@ -50,6 +50,7 @@ def check_exactly_t(study: optuna.Study) -> None:
             assert not trial.params
 
 
+@pytest.mark.promise("a study is resumed")
 @pytest.mark.parametrize(
     ("n_jobs", "name"),
     slow_if(
@@ -79,6 +80,7 @@ def test_the_callback_changes_nothing() -> None:
     assert len(study.trials) == 5
 
 
+@pytest.mark.promise("a study is resumed")
 def test_resuming_adds_no_run() -> None:
     study = study_of(odp.RandTuneSampler(trials=exactly(6), run=RUN))
     study.optimize(objective, n_trials=2)
@@ -110,6 +112,7 @@ def test_a_poisson_law_may_give_no_run_at_all() -> None:
     assert odp.release(study, vouched="a test").params is None
 
 
+@pytest.mark.promise("failures")
 def test_a_failed_run_is_a_run_and_is_not_repeated() -> None:
     def fails(trial: optuna.Trial) -> float:
         trial.suggest_float("x", 0, 1)
@@ -146,6 +149,7 @@ def test_every_run_has_a_tie_break_of_its_own() -> None:
     assert len(ties) == 50
 
 
+@pytest.mark.promise("a trial was enqueued in a private selection")
 def test_an_enqueued_trial_is_refused_at_once() -> None:
     study = study_of(odp.RandTuneSampler(trials=exactly(3), run=RUN))
     study.enqueue_trial({"x": 0.5})
@@ -163,6 +167,7 @@ def test_a_study_begun_by_another_sampler_is_refused() -> None:
     assert all(t.state.is_finished() for t in study.trials)
 
 
+@pytest.mark.promise("a worker has another plan")
 def test_a_worker_with_another_plan_does_not_run() -> None:
     study = study_of(odp.RandTuneSampler(trials=exactly(5), run=RUN))
     study.optimize(objective, n_trials=2)
@@ -204,6 +209,7 @@ def test_a_worker_with_another_plan_takes_no_run_that_waits() -> None:
     assert len(odp.release(study).pilots) == 3
 
 
+@pytest.mark.promise("a worker has another plan")
 def test_a_worker_with_another_plan_that_began_before_the_plan_was_written_does_not_run(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -114,6 +114,7 @@ def test_density_bounds_under_which_nothing_can_be_learnt_are_refused(bounds: An
     ) == odp.selection_guarantee(odp.gaussian(4.0), law).epsilon(1e-5)
 
 
+@pytest.mark.promise("a seed for the draws or for T")
 @pytest.mark.parametrize(
     "make",
     [

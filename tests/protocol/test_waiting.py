@@ -84,6 +84,7 @@ def test_workers_of_one_sound_search_say_once_soon_for_whom_they_wait(tmp_path: 
     assert sum("has waited" in line for line in lines) == 1
 
 
+@pytest.mark.promise("nothing-else")
 @pytest.mark.slow
 def test_no_number_of_a_run_is_said_where_their_number_is_secret(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch

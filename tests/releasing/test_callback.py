@@ -289,6 +289,7 @@ def test_an_infinite_guarantee_is_said_to_be_one() -> None:
         assert "no finite epsilon at delta 1e-05 (no finite Renyi divergence is known)" in line
 
 
+@pytest.mark.promise("nothing-else")
 @pytest.mark.slow
 def test_progress_tells_t_at_the_curators_own_level_only() -> None:
     study = study_of(odp.RandTuneSampler(trials=exactly(13), run=RUN))
@@ -320,12 +321,14 @@ def test_it_stops_the_study_by_itself() -> None:
     assert len(study.trials) == 5
 
 
+@pytest.mark.promise("another sampler for part of a study")
 def test_a_study_of_another_sampler_is_refused() -> None:
     study = optuna.create_study(direction="maximize")
     with pytest.raises(PlanError, match="a sampler of optuna-dp"):
         study.optimize(objective, n_trials=1, callbacks=[odp.PrivacyCallback()])
 
 
+@pytest.mark.promise("cost-of-a-run")
 @pytest.mark.parametrize(
     ("other", "words"),
     [
@@ -384,6 +387,7 @@ def wraps(study: optuna.Study) -> None:
     study.sampler = optuna.samplers.PartialFixedSampler({"x": 0.3}, study.sampler)
 
 
+@pytest.mark.promise("another sampler for part of a study")
 @pytest.mark.filterwarnings("ignore::optuna.exceptions.ExperimentalWarning")
 @pytest.mark.parametrize(
     ("change", "runs", "words"),
@@ -410,6 +414,7 @@ def test_what_release_would_refuse_is_said_after_the_trial_at_fault(
         odp.release(study)
 
 
+@pytest.mark.promise("fixed-beforehand")
 def test_other_ranges_than_those_of_search_space_are_said_after_the_first_run() -> None:
     space = {"x": optuna.distributions.FloatDistribution(0.0, 1.0)}
     study = study_of(odp.DPHyPOSampler(space, trials=exactly(5), candidates=8, run=RUN))

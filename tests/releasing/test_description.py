@@ -56,6 +56,7 @@ def test_the_statement_has_one_article_before_the_unit(unit: str) -> None:
     assert "| vouched for: one patient |" in released(study).statement()
 
 
+@pytest.mark.promise("persons")
 def test_a_unit_with_several_records_is_told_what_it_has() -> None:
     study = study_of(1)
     odp.describe(study, unit="patient", cap=2)

@@ -30,6 +30,7 @@ def exact_accuracy(trial: Trial) -> float:
     return (300 + 11 * trial.number) / 442
 
 
+@pytest.mark.promise("noisy-score")
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("objective", "words"), [(seeded, "the very same"), (exact_accuracy, "1/442")]

@@ -36,6 +36,7 @@ def stopped(sampler: Any, first: int, until: int = 10**9) -> optuna.Study:
     return study
 
 
+@pytest.mark.promise("failures")
 @pytest.mark.slow
 def test_an_objective_that_raises_from_its_fourth_call_on() -> None:
     study = stopped(odp.RandTuneSampler(trials=exactly(109), run=RUN), 3)
@@ -103,6 +104,7 @@ def test_a_block_in_the_middle() -> None:
     assert found.guarantee.epsilon(1e-5) > odp.Guarantee(RUN).epsilon(1e-5)
 
 
+@pytest.mark.promise("the study goes on after the release")
 @pytest.mark.slow
 def test_a_second_answer_about_failures_is_a_second_release() -> None:
     """Each answer tells something else, so only the first one is given, however often."""
@@ -141,6 +143,7 @@ def test_the_curator_is_told_when_it_happens() -> None:
     assert len([line for line in lines if "So many runs fail in a row" in line]) == 1
 
 
+@pytest.mark.promise("failures")
 @pytest.mark.parametrize("n", range(1, 13))
 def test_chance_is_taken_for_something_else_as_rarely_as_stated(n: int) -> None:
     """Every order of f failures among n runs, equally likely."""

@@ -31,6 +31,8 @@ def copy_of(study: optuna.Study, sampler: Any) -> optuna.Study:
     return optuna.load_study(study_name=name, storage=study._storage, sampler=sampler)
 
 
+@pytest.mark.promise("a copy of the study in the same storage")
+@pytest.mark.promise("all-searches")
 def test_copies_are_not_fresh_private_choices() -> None:
     """Thirty copies were thirty choices in version 0.1.0, each claiming the whole epsilon."""
     sampler = noisy_max()
@@ -62,6 +64,7 @@ def test_a_half_finished_copy_that_is_continued_is_no_second_search() -> None:
     odp.release(study, vouched="a test")
 
 
+@pytest.mark.promise("all-searches")
 @pytest.mark.parametrize("kind", ["budget", "rand_tune"])
 def test_of_copies_that_went_on_in_several_ways_only_the_first_is_released(kind: str) -> None:
     """Three copies each made a last run, and the best was released."""

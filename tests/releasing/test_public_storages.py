@@ -26,6 +26,7 @@ def a_release(storage: object = None, name: str | None = None) -> odp.Release:
     return odp.release(study, vouched="a test")
 
 
+@pytest.mark.promise("nothing-else")
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("given", "secure"), [("url", 0), ("url", 1), ("file: url", 0), ("object", 0)]

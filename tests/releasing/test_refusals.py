@@ -246,6 +246,10 @@ def that_was_released_with_another_result() -> optuna.Study:
     return study
 
 
+@pytest.mark.promise("a pruner that compares trials")
+@pytest.mark.promise("a seed for the draws or for T")
+@pytest.mark.promise("a trial was enqueued in a private selection")
+@pytest.mark.promise("fixed-beforehand")
 @pytest.mark.filterwarnings("ignore::optuna.exceptions.ExperimentalWarning")
 @pytest.mark.parametrize("name", REFUSALS)
 def test_a_study_is_refused(name: str) -> None:
@@ -266,6 +270,8 @@ def test_a_sound_study_is_released() -> None:
     assert odp.release(finished_study(), vouched="a test").params is not None
 
 
+@pytest.mark.promise("a study is resumed")
+@pytest.mark.promise("a worker is killed")
 def test_a_study_with_open_runs_is_refused_without_saying_how_many() -> None:
     study = study_of(odp.RandTuneSampler(trials=exactly(9), run=RUN))
     study.optimize(objective, n_trials=3)
@@ -329,6 +335,7 @@ def test_a_point_that_was_chosen_by_hand_and_left_waiting_is_refused() -> None:
         assert refused(study, "not drawn|by hand|copied").trial_number == 1
 
 
+@pytest.mark.promise("another sampler for part of a study")
 @pytest.mark.parametrize("value", [0, 1])
 def test_few_values_that_another_sampler_chose_until_the_end_are_refused(value: int) -> None:
     """Half of what it chooses is what ours would have drawn."""
@@ -434,6 +441,7 @@ def test_an_objective_that_ends_a_run_by_a_rule_of_its_own_returns_nan() -> None
 # -- records and costs ----------------------------------------------------------------------
 
 
+@pytest.mark.promise("a worker has another plan")
 def test_workers_with_different_plans_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     study = study_of(odp.RandTuneSampler(trials=exactly(KNOWN_COUNT), run=RUN))
     study.optimize(objective, n_trials=2)
@@ -507,6 +515,7 @@ def test_another_delta_is_for_display_only() -> None:
         odp.release(study, delta=1.5, vouched="a test")
 
 
+@pytest.mark.promise("cost-of-a-run")
 @pytest.mark.slow
 def test_workers_that_recorded_different_costs_are_refused() -> None:
     study = study_of(odp.RandTuneSampler(trials=exactly(3)))
@@ -536,6 +545,7 @@ def test_what_a_sampler_cannot_be_told_is_refused(sampler: Any) -> None:
         sampler(run=dp_event.UnsupportedDpEvent())
 
 
+@pytest.mark.promise("the study goes on after the release")
 def test_a_study_that_goes_on_after_its_release_gives_the_same_release() -> None:
     study = finished_study()
     first = odp.release(study, vouched="a test")

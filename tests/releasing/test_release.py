@@ -136,6 +136,7 @@ def test_ties_are_broken_by_the_uniform_and_not_by_completion_order() -> None:
     assert min(wins.values()) > studies * (0.25 - slack)
 
 
+@pytest.mark.promise("statement-file")
 def test_releasing_twice_gives_the_same() -> None:
     study = finished_study()
     assert (
@@ -153,6 +154,7 @@ def leaves(value: Any) -> list[Any]:
     return [value]
 
 
+@pytest.mark.promise("nothing-else")
 @pytest.mark.slow
 def test_nothing_that_identifies_the_winners_position_leaves(tmp_path: Path) -> None:
     study = scores([0.1] * 37 + [0.9] + [0.2] * 6)
@@ -192,6 +194,7 @@ def test_nothing_that_identifies_the_winners_position_leaves(tmp_path: Path) -> 
     assert only.datetime_start > winner.datetime_complete
 
 
+@pytest.mark.promise("nothing-else")
 def test_only_named_attributes_leave() -> None:
     def speaks(trial: optuna.Trial) -> float:
         trial.set_user_attr("threshold", 0.25)
@@ -207,6 +210,7 @@ def test_only_named_attributes_leave() -> None:
     assert odp.release(finished_study(sampler, speaks), vouched="a test").attributes == {}
 
 
+@pytest.mark.promise("nothing-else")
 @pytest.mark.slow
 def test_the_artifact_of_the_winner_only_and_without_its_name(tmp_path: Path) -> None:
     store = FileSystemArtifactStore(tmp_path)
@@ -257,6 +261,7 @@ def test_publishing_an_empty_result() -> None:
     assert "differential privacy" in study.user_attrs["privacy statement"]
 
 
+@pytest.mark.promise("all-searches")
 @pytest.mark.slow
 def test_sister_studies_are_pointed_out(tmp_path: Path) -> None:
     storage = f"sqlite:///{tmp_path / 'all.db'}"

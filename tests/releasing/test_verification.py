@@ -141,6 +141,7 @@ def honest() -> dict[str, Any]:
     return dict(json.loads(json.dumps(released().to_json())))
 
 
+@pytest.mark.promise("statement-file")
 @pytest.mark.parametrize("lie", lies())
 def test_every_lie_is_found(honest: dict[str, Any], lie: str) -> None:
     data = copy.deepcopy(honest)
@@ -187,6 +188,7 @@ def holds(data: Any) -> bool:
 TRUE = [("versions",), ("attack",)]
 
 
+@pytest.mark.promise("statement-file")
 @pytest.mark.parametrize("part", ["guarantee", "design", "content", "others"])
 def test_every_field_that_is_changed_is_noticed(honest: dict[str, Any], part: str) -> None:
     """Each by itself: a number smaller, a text longer, a key more."""
@@ -405,6 +407,7 @@ def of_ranges() -> dict[str, Any]:
     return dict(json.loads(json.dumps(release.to_json())))
 
 
+@pytest.mark.promise("statement-file")
 @pytest.mark.parametrize(
     ("name", "value"),
     [

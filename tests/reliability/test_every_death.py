@@ -65,6 +65,7 @@ def work(storage: InMemoryStorage, kind: str, runs: list[int]) -> None:
     optuna.load_study(study_name="study", storage=storage, sampler=sampler).optimize(objective)
 
 
+@pytest.mark.promise("a worker is killed")
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", sorted(SAMPLERS))
 def test_a_worker_that_dies_after_any_call_leaves_what_can_be_finished(kind, monkeypatch) -> None:

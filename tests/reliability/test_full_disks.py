@@ -112,6 +112,7 @@ RECORD = (
 )
 
 
+@pytest.mark.promise("a disk is full")
 def test_wherever_a_record_was_torn_the_one_behind_it_is_kept(tmp_path: Path) -> None:
     path = tmp_path / "file"
     for end in range(1, len(RECORD)):

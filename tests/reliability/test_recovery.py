@@ -163,6 +163,7 @@ def test_a_run_refused_before_a_plan_slipped_in_is_no_failed_run(url_of) -> None
         assert refused.value.trial_number == 1
 
 
+@pytest.mark.promise("a worker is killed")
 @pytest.mark.parametrize("dies_before", ["slot record", "parameters", "result"])
 def test_a_worker_that_dies_costs_its_slot(storage, dies_before) -> None:
     study = study_of(odp.RandTuneSampler(trials=exactly(5), run=RUN), storage=storage)

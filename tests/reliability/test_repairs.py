@@ -141,6 +141,7 @@ def heart_stops(storage: RDBStorage, trial: optuna.Trial) -> None:
         connection.execute(table)
 
 
+@pytest.mark.promise("failures")
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::optuna.exceptions.ExperimentalWarning")
 @pytest.mark.filterwarnings("ignore::FutureWarning")
@@ -208,6 +209,7 @@ def test_choices_that_no_record_can_hold_are_said_at_the_first_trial(choices: An
         assert trial.suggest_categorical("c", ["a", "b"]) in ("a", "b")
 
 
+@pytest.mark.promise("fixed-beforehand")
 def test_a_range_that_moves_is_said_after_the_first_run_that_shows_it() -> None:
     def dynamic(trial: optuna.Trial) -> float:
         a = trial.suggest_int("a", trial.number + 1, trial.number + 1)

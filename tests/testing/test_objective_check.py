@@ -149,6 +149,7 @@ PLANTED = {
 }
 
 
+@pytest.mark.promise("independent-runs")
 @pytest.mark.parametrize("name", PLANTED)
 def test_what_is_planted_is_found_and_nothing_else(name: str) -> None:
     objective, expected = PLANTED[name]
@@ -324,6 +325,7 @@ class PrivacyLeakWarning(RuntimeWarning):
     """Has the name of diffprivlib's."""
 
 
+@pytest.mark.promise("other-library")
 @pytest.mark.parametrize("action", ["ignore", "default"])
 def test_another_librarys_privacy_warning_is_a_fault(action: Any) -> None:
     def leaks(trial):

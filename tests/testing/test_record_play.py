@@ -45,6 +45,7 @@ def trained(x: np.ndarray, y: np.ndarray) -> tuple[Any, dict[str, Any]]:
     return kept[0], {"run": kept[1], "epsilon": release.guarantee.epsilon(delta=1e-5)}
 
 
+@pytest.mark.promise("public-numbers")
 def test_the_size_of_the_data_is_not_taken_for_public() -> None:
     # Opacus, Synthcity: a divisor or a rate made of len(data).
     _, whole = trained(X, Y)
@@ -52,6 +53,7 @@ def test_the_size_of_the_data_is_not_taken_for_public() -> None:
     assert whole == without_one
 
 
+@pytest.mark.promise("public-numbers")
 @pytest.mark.parametrize("records", [2, 3])
 def test_a_sum_is_divided_by_the_planned_batch_and_not_by_the_records(records: int) -> None:
     model = odp.SoftmaxRegression(features=1, classes=2)

@@ -25,6 +25,7 @@ def test_what_is_fitted_in_a_line_of_its_own_is_a_hint() -> None:
     assert "StandardScaler (line 1)" in hint.what
 
 
+@pytest.mark.promise("prepared")
 @pytest.mark.parametrize(
     "line",
     [
@@ -213,6 +214,7 @@ BEST = (
 STOP = "    if waited > 5:\n        break\n"
 
 
+@pytest.mark.promise("all-steps")
 @pytest.mark.parametrize(
     ("lines", "kind"), [(BEST, "checkpoint"), (STOP, "early stop")], ids=["best", "stop"]
 )
@@ -299,6 +301,7 @@ def test_the_command_reads_the_whole_file(tmp_path: Path) -> None:
     assert done.exit_code == 0
 
 
+@pytest.mark.promise("public-numbers")
 @pytest.mark.parametrize(
     "line",
     [
@@ -350,6 +353,7 @@ def test_results_that_are_not_released_are_a_hint(line: str) -> None:
     assert hints_in_source(f"{line}\nrelease = odp.release(study)\n") == []
 
 
+@pytest.mark.promise("cost-of-a-run")
 def test_a_hyperparameter_that_is_called_epsilon_is_a_hint() -> None:
     (hint,) = hints_in_source("e = trial.suggest_float('epsilon', 0.1, 2.0)")
     assert (hint.name, hint.certain) == ("searched cost", False)

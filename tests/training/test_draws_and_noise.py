@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import os
+import random
 import ssl
 import subprocess
 import sys
@@ -25,6 +26,7 @@ from optuna_dp.training.schedules import Schedule
 DEVIATIONS = 5.2
 
 
+@pytest.mark.promise("noise")
 @pytest.mark.parametrize("rate", [0.003, 0.2, 0.75])
 def test_each_record_joins_with_the_sampling_rate(rate: float) -> None:
     """google-deepmind/jax_privacy#121: are the coins of two records of a batch independent?"""
@@ -88,6 +90,7 @@ def _softmax_after_training(**plan: Any) -> odp.SoftmaxRegression:
     return model
 
 
+@pytest.mark.promise("noise")
 def test_a_training_has_the_noise_of_its_run() -> None:
     weights = _softmax_after_training(noise_multiplier=3.0, batch_size=10.0, steps=50).weights
     deviation = 0.5 * 3.0 * 2.0 / 10.0 * math.sqrt(50)
@@ -95,6 +98,7 @@ def test_a_training_has_the_noise_of_its_run() -> None:
     assert abs(weights.var() / deviation**2 - 1.0) < DEVIATIONS * math.sqrt(2.0 / weights.size)
 
 
+@pytest.mark.promise("all-steps")
 @pytest.mark.parametrize("steps", [1, 4])
 def test_a_training_takes_all_steps_and_no_more(steps: int) -> None:
     model = odp.SoftmaxRegression(features=1, classes=2)
@@ -115,12 +119,30 @@ def test_a_training_takes_all_steps_and_no_more(steps: int) -> None:
     assert training["steps"] == steps
 
 
+@pytest.mark.promise("noise")
 def test_no_seed_repeats_a_training() -> None:
     def trained() -> Any:
         np.random.seed(0)
         return _softmax_after_training(batch_size=50.0).weights
 
     assert not np.array_equal(trained(), trained())
+
+
+@pytest.mark.promise("noise")
+def test_no_seed_repeats_the_batches() -> None:
+    """With hardly any noise, so that only the batches tell two trainings apart."""
+    x = np.random.default_rng(0).normal(size=(100, 3))
+    records = x, (x[:, 0] > 0).astype(int)
+
+    def trained() -> Any:
+        random.seed(0)
+        np.random.seed(0)
+        model = odp.SoftmaxRegression(features=3, classes=2)
+        run = granted(100, noise_multiplier=NO_NOISE, batch_size=50.0, steps=3)
+        odp.train(run, model, records, optimizer="sgd", learning_rate=0.5)
+        return model.weights
+
+    assert not np.allclose(trained(), trained(), atol=1e-6)
 
 
 FORKED = """
@@ -136,6 +158,7 @@ if child:
 """
 
 
+@pytest.mark.promise("a process is forked")
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")
 def test_a_fork_repeats_neither_draws_nor_noise() -> None:
     """In a process of its own, because tests draw from a stream of theirs."""

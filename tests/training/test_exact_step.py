@@ -9,11 +9,15 @@ from typing import Any
 
 import numpy as np
 import pytest
+from granted import claimed, granted
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from mpmath import mp
 from scipy import stats
 
+import optuna_dp as odp
+from optuna_dp.errors import PlanError
+from optuna_dp.protocol.entries import TRAININGS
 from optuna_dp.training import exact_step
 from optuna_dp.training.exact_step import ExactStep, rounded_gaussians
 
@@ -61,6 +65,7 @@ def rows_of_all_kinds(numbers: int) -> dict[str, Any]:
     }
 
 
+@pytest.mark.promise("gradients")
 @pytest.mark.parametrize("clipping_norm", [1e-9, 1e-3, 1.0, 1e3])
 @pytest.mark.parametrize("numbers", [1, 7, 256, 5_000, 1_000_000])
 def test_no_row_is_longer_than_the_clipping_norm(
@@ -193,6 +198,7 @@ def test_numbers_for_which_nothing_is_proved_are_refused(
 # -- noise ----------------------------------------------------------------------------------------
 
 
+@pytest.mark.promise("noise")
 @pytest.mark.parametrize("library", ["numpy", "torch"])
 @pytest.mark.parametrize("count", [1, 2, 7, 16_384, 16_385, 200_001])
 def test_noise_is_gaussian_of_its_scale(library: str, count: int) -> None:
@@ -267,6 +273,8 @@ def test_the_largest_and_smallest_keys_make_finite_noise(monkeypatch: pytest.Mon
         assert np.isfinite(rounded_gaussians(4, 1e5)).all()
 
 
+@pytest.mark.promise("noise")
+@pytest.mark.promise("gradients")
 def test_a_noisy_sum_is_a_whole_number_of_units(arrays: Callable[[Any], Any]) -> None:
     step = ExactStep(0.3, 1.7, 1_000)
     totals = step.sum_of([arrays(np.random.default_rng(0).normal(size=(40, 1_000)))])
@@ -298,6 +306,16 @@ def in_half_precision(step: ExactStep, part: Any, factors: Any) -> Any:
 def plain_squares(rows: Any) -> Any:
     """As torch.linalg.vector_norm adds them: one after another, in single precision."""
     return np.cumsum(rows * rows, axis=1, dtype=np.float32)[:, -1].astype(np.float64)
+
+
+@pytest.mark.promise("gradients")
+def test_where_sums_are_rounded_no_training_begins(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ExactStep, "sum_of_rows", in_half_precision)
+    run, model = granted(20), odp.SoftmaxRegression(features=2, classes=2)
+    records = np.ones((20, 2)), np.arange(20) % 2
+    with pytest.raises(PlanError):
+        odp.train(run, model, records, optimizer="sgd", learning_rate=0.1)
+    assert claimed(run, TRAININGS) == []
 
 
 def test_single_precision_totals_plain_norms_shared_memory_and_unrounded_noise_are_noticed(

@@ -81,6 +81,7 @@ class Sum(nn.Module):
         return (self.weight * x).sum()
 
 
+@pytest.mark.promise("gradients")
 @pytest.mark.parametrize("records", [20_000, 60_000])
 def test_one_record_more_moves_the_sum_by_one_clipping_norm_at_most(records: int) -> None:
     values = adversarial(records, 64)
@@ -125,6 +126,7 @@ def same_places(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(chunks.secrets, "token_bytes", bytes)
 
 
+@pytest.mark.promise("gradients")
 @pytest.mark.usefixtures("same_places")
 @pytest.mark.parametrize("kind", [kind for kind in MODELS if kind != "double precision"])
 def test_every_order_and_chunk_gives_the_same_bits(kind: str) -> None:
@@ -165,6 +167,7 @@ def whole_sum(model: nn.Module, records: Any, size: int | None) -> Any:
     return torch.cat(trained.clipped_sum(all_records, np.arange(len(all_records)), step))
 
 
+@pytest.mark.promise("gradients")
 @pytest.mark.usefixtures("same_places")
 @pytest.mark.parametrize("kind", ["mlp", "odd", "convolutions", "LSTM", "transformer"])
 def test_one_record_more_moves_the_sum_by_its_own_row_alone(kind: str) -> None:

@@ -141,6 +141,7 @@ def pointed_at(model: Any, table: Any, pointer: Any) -> Any:
     return model(nn.functional.embedding(pointer, table)).square().sum()
 
 
+@pytest.mark.promise("gradients")
 @pytest.mark.filterwarnings("ignore:Records are computed")
 @pytest.mark.parametrize("pointer", [-1, 5, 7])
 def test_a_lookup_in_a_records_own_table_finds_no_other_record(pointer: int) -> None:
@@ -191,6 +192,7 @@ def kept_here(output: Any, target: Any, kept: list[Any] = [1.0]) -> Any:  # noqa
     return loss / kept[0]
 
 
+@pytest.mark.promise("gradients")
 @pytest.mark.parametrize(
     ("model", "loss"),
     [(Centred(), cross_entropy), (nn.Linear(4, 3), RunningMean()), (nn.Linear(4, 3), kept_here)],

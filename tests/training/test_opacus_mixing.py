@@ -101,6 +101,7 @@ def centred(private: Any, batch: Any) -> Any:
     return functional.cross_entropy(private(batch[0] - batch[0].mean(0)), batch[1])
 
 
+@pytest.mark.promise("own-loop")
 @pytest.mark.parametrize(
     "loss", [class_weights, some_ignored, summed, contrastive, of_the_neighbour, centred]
 )
@@ -228,6 +229,7 @@ class Mixing(torch.nn.Module):  # type: ignore[misc]
         return self.last(torch.softmax(out @ out.T, 1) @ out)
 
 
+@pytest.mark.promise("own-loop")
 def test_a_layer_that_mixes_records_is_refused() -> None:
     refused(module=Mixing())
 

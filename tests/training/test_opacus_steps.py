@@ -100,6 +100,7 @@ def moved(kind: Any = torch.float32) -> Any:
     return ((module.weight.detach() - before) * 20 / 0.5).double().numpy().ravel(), begun.run
 
 
+@pytest.mark.promise("noise")
 @pytest.mark.parametrize("kind", [torch.float32, torch.float64])
 def test_the_noise_is_the_planned_one_and_no_seed_repeats_it(kind: Any) -> None:
     first, run = moved(kind)

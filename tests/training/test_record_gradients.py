@@ -150,6 +150,7 @@ def test_records_of_several_parts_and_of_names() -> None:
     assert_equal(one_step(model, items, record_loss=lambda m, r: of_parts(m, **r)), expected)
 
 
+@pytest.mark.promise("gradients")
 def test_class_weights_ignored_targets_and_token_means_are_those_of_one_record() -> None:
     """In a mean over a batch a record moves the gradients of others by dozens of norms."""
     torch.manual_seed(0)
@@ -171,6 +172,7 @@ def test_class_weights_ignored_targets_and_token_means_are_those_of_one_record()
     assert_equal(one_step(model, (x, y), loss=loss), expected)
 
 
+@pytest.mark.promise("gradients")
 def test_autocast_around_a_training_does_not_round_its_sums() -> None:
     torch.manual_seed(0)
     model, n = nn.Linear(400, 50), 400

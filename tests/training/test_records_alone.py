@@ -155,6 +155,7 @@ def seeding(out: Any, y: Any) -> Any:
     return cross_entropy(out, y)
 
 
+@pytest.mark.promise("noise")
 @pytest.mark.parametrize("loss", [by_a_seeded_draw, seeding])
 def test_a_loss_that_sets_a_seed_is_refused(loss: Any) -> None:
     refused("sets the seed", loss=loss)
@@ -175,6 +176,7 @@ def step_of(loss: Any, **arguments: Any) -> Any:
     return model.weight.detach().clone()
 
 
+@pytest.mark.promise("noise")
 def test_no_seed_of_a_script_repeats_what_records_draw() -> None:
     steps = []
     for _ in range(2):
@@ -207,6 +209,7 @@ KEPT = {
 }
 
 
+@pytest.mark.promise("noise")
 @pytest.mark.parametrize(
     "make",
     [*(lambda draw=draw: draw for draw in (random.random, np.random.random, of_torch)),
@@ -231,6 +234,7 @@ def test_no_seed_of_a_script_repeats_what_a_data_set_draws(make: Any) -> None:
     assert not torch.allclose(*steps, atol=1e-4)  # The noise is far smaller.
 
 
+@pytest.mark.promise("gradients")
 @pytest.mark.parametrize("draw", [lambda: random.random(), lambda: np.random.random()])
 def test_what_python_and_numpy_draw_is_the_same_for_all_records_of_a_step(draw: Any) -> None:
     """Otherwise a record that joins would move others into a chunk with another draw."""

@@ -118,6 +118,7 @@ def test_runs_of_different_words_need_the_curators_word() -> None:
     assert "The rest has no label." not in release.statement()
 
 
+@pytest.mark.promise("cost-of-a-run")
 @pytest.mark.slow
 def test_another_cost_of_a_run_is_refused() -> None:
     study = study_of(odp.RandTuneSampler(trials=exactly(2), run=RUN))

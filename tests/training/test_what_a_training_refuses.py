@@ -77,6 +77,7 @@ class RunningMean(nn.Module):
         return self.layer(x - self.mean)
 
 
+@pytest.mark.promise("gradients")
 @pytest.mark.parametrize(
     "model",
     [
@@ -93,6 +94,7 @@ def test_running_statistics_are_refused_with_the_remedy(model: nn.Module) -> Non
     assert ".eval()" in error.fix
 
 
+@pytest.mark.promise("gradients")
 @pytest.mark.parametrize("in_place", [True, False])
 def test_running_means_written_by_hand_are_refused(in_place: bool) -> None:
     refused("it changes its buffer 'mean'", RunningMean(in_place=in_place))
@@ -108,6 +110,7 @@ def test_a_loss_that_fails_says_how_it_is_called() -> None:
     assert "batch axis" in error.fix
 
 
+@pytest.mark.promise("persons")
 @pytest.mark.parametrize(
     ("records", "match"),
     [
@@ -157,6 +160,7 @@ def test_an_iterable_data_set_is_refused() -> None:
     refused("draws records by itself", records=Stream())
 
 
+@pytest.mark.promise("public-numbers")
 def test_far_more_records_than_planned_are_refused() -> None:
     many = torch.randn(5 * N, 4), torch.randint(0, 3, (5 * N,))
     assert "plan" in refused("the plan was made for 8", records=many).fix
@@ -246,16 +250,19 @@ class Held(torch.utils.data.Dataset[Any]):
         return self.x[index], Y[index]
 
 
+@pytest.mark.promise("public-numbers")
 @pytest.mark.parametrize("inputs", [X, X[:2], (X[:, :4],), {"input": X[::2]}, X.numpy()])
 @pytest.mark.parametrize("records", [(X, Y), (X.numpy(), Y.numpy()), TensorDataset(X, Y), Held()])
 def test_a_rate_is_not_rehearsed_on_the_records(inputs: Any, records: Any) -> None:
     assert refused("without noise", records=records, inputs=inputs).argument == "inputs"
 
 
+@pytest.mark.promise("public-numbers")
 def test_a_softmax_regression_is_not_rehearsed_on_the_records() -> None:
     records = (X.numpy(), Y.numpy())
-    with pytest.raises(InvalidArgumentError, match="made up or public"):
+    with pytest.raises(InvalidArgumentError) as refusal:
         odp.train(granted(N), odp.SoftmaxRegression(4, 3), records, inputs=records[0][:3])
+    assert refusal.value.argument == "inputs"
 
 
 @pytest.mark.parametrize(
@@ -331,5 +338,6 @@ def test_labels_in_the_wrong_place_are_not_printed() -> None:
 
 def test_what_stands_in_for_a_run_is_answered_with_how_to_get_one() -> None:
     run = granted(N)
-    with pytest.raises(InvalidArgumentError, match=r"Write run = optuna_dp.fidelity\(trial\)"):
+    with pytest.raises(InvalidArgumentError) as refusal:
         odp.train(run.trial, linear(), (X, Y), loss=cross_entropy)
+    assert refusal.value.argument == "run"

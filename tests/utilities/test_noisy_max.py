@@ -30,6 +30,7 @@ def exponential_max_law(values, scale):
     return np.array(law) / np.sum(law)
 
 
+@pytest.mark.promise("noise")
 @pytest.mark.slow
 def test_the_choice_has_the_law_of_exponential_noise_of_mean_2_over_k_epsilon():
     k, epsilon = 10, 1.0

@@ -49,6 +49,7 @@ def people(n, seed=0):
     return [(f"person {i}", int(c)) for i, c in enumerate(content)]
 
 
+@pytest.mark.promise("scored-records")
 @pytest.mark.parametrize("position", [0, 7, 199])
 def test_adding_or_removing_one_record_changes_one_partition(position):
     records = people(200)
@@ -124,6 +125,7 @@ def test_identifiers_of_different_types_are_different_records():
     assert partition(np.arange(1, 301), 200, key=KEY).tolist() == as_int
 
 
+@pytest.mark.promise("scored-records")
 @pytest.mark.parametrize("row_numbers", [range(40), np.arange(40), list(range(40))])
 def test_numbers_of_rows_are_no_identifiers(row_numbers):
     """Without the first record all others would be placed anew."""

@@ -40,6 +40,7 @@ def p_value(draws: np.ndarray, variance: float) -> float:
     return float(stats.chisquare(observed, expected / expected.sum() * len(draws)).pvalue)
 
 
+@pytest.mark.promise("noise")
 @pytest.mark.parametrize("variance", VARIANCES)
 def test_draws_have_the_law_and_the_test_has_power(variance: Fraction) -> None:
     draws = Skellam(variance, random_bytes=seeded(7)).draw(40_000)

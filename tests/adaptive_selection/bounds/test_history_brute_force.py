@@ -40,6 +40,7 @@ def violations(seed: int, instances: int, per_instance: int) -> tuple[int, list[
     return checks, bad, tightest
 
 
+@pytest.mark.promise("bounds")
 @pytest.mark.slow
 def test_no_output_of_400_instances_exceeds_its_bound() -> None:
     checks, bad, tightest = violations(seed=1, instances=400, per_instance=1)

@@ -152,6 +152,7 @@ def _check(name: str, n: int) -> None:
     assert ratio < 1.2 * C_LOW
 
 
+@pytest.mark.promise("bounds")
 @pytest.mark.slow
 def test_density_bounds_hold_for_an_adversarial_policy() -> None:
     _check("mixed", 2000)

@@ -76,6 +76,7 @@ def _cases(count: int, seed: int) -> None:
         assert_exact(density, (c, big_c) if big_c > 1.0 > c else (1.0, 1.0))
 
 
+@pytest.mark.promise("bounds")
 @pytest.mark.slow
 def test_no_violation_in_two_thousand_cases() -> None:
     _cases(2_000, seed=0)
