@@ -14,7 +14,7 @@ from scipy.optimize import brentq
 
 import optuna_dp as odp
 from optuna_dp import digits
-from optuna_dp.utilities import DoublingPlan, plan_utilities
+from optuna_dp.mechanisms import DoublingPlan, plan_utilities
 
 K = 100
 EPSILON = 1.0

@@ -20,13 +20,13 @@ import numpy as np
 import numpy.typing as npt
 
 import optuna_dp as odp
-from optuna_dp.arrays import FloatArray
+from optuna_dp.core.arrays import FloatArray
 
 if TYPE_CHECKING:
     from dp_accounting.dp_event import DpEvent
     from optuna.trial import Trial
 
-    from optuna_dp.budget.plan import BudgetPlan
+    from optuna_dp.samplers.budget.plan import BudgetPlan
 
 
 NOISE_MULTIPLIER = 2.0

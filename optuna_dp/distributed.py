@@ -1,7 +1,7 @@
 """``study.optimize`` in several workers: processes on this machine, or a cluster of Dask or Ray.
 
 Every worker opens the study's storage by itself and calls ``study.optimize``. Nothing here hands
-out runs: the study's plan and the claims of the protocol (:mod:`optuna_dp.protocol.claims`) make
+out runs: the study's plan and the claims of the protocol (:mod:`optuna_dp.study.claims`) make
 sure that each run is begun by one worker only. What is left to do: send the objective to the
 workers, bring their errors back, and mark the open run of a worker that has died.
 """
@@ -33,13 +33,13 @@ from optuna_dp.errors import (
     StorageError,
     WorkersError,
 )
-from optuna_dp.optuna_internals import storage_of, uncached
-from optuna_dp.protocol.entries import WORKER, trial_with
-from optuna_dp.protocol.records import checked_study, trials_of
-from optuna_dp.protocol.recovery import recover
-from optuna_dp.protocol.slots import SlotSampler
-from optuna_dp.protocol.storage_errors import clear_storage_errors
-from optuna_dp.validation import whole
+from optuna_dp.core.optuna_internals import storage_of, uncached
+from optuna_dp.study.entries import WORKER, trial_with
+from optuna_dp.study.trials import checked_study, trials_of
+from optuna_dp.study.recovery import recover
+from optuna_dp.study.slots import SlotSampler
+from optuna_dp.study.storage_errors import clear_storage_errors
+from optuna_dp.core.validation import whole
 
 __all__ = ["optimize"]
 

@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from optuna_dp import validation
+from optuna_dp.core import validation
 from optuna_dp.errors import Described, InvalidArgumentError, type_of
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from typing import Any
 import optuna
 
 import optuna_dp as odp
-from optuna_dp.training.trial_notes import claims, stored_trial
+from optuna_dp.runs.trial_notes import claims, stored_trial
 
 # Noise that no float shows: what is left of a step is the clipped sum over the public batch size.
 NO_NOISE = 1e-9

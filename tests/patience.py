@@ -10,7 +10,7 @@ PATIENCE = 120.0
 def within(
     seconds: float = PATIENCE, said: Callable[[], str] = lambda: "it never happened"
 ) -> Callable[[float], None]:
-    """For :func:`optuna_dp.polling.poll`: fails the test when so many seconds have passed."""
+    """For :func:`optuna_dp.core.polling.poll`: fails the test when so many seconds have passed."""
 
     def still_patient(waited: float) -> None:
         assert waited < seconds, said()

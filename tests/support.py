@@ -17,11 +17,11 @@ import optuna_dp as odp
 from optuna_dp.accounting.event_json import event_from_json, event_to_json
 from optuna_dp.errors import OptunaDPError, ReleaseRefusedError
 from optuna_dp.evidence.procedures import procedure_of
-from optuna_dp.optuna_internals import storage_of, study_id_of
-from optuna_dp.private_selection.procedure import PrivateSelection
-from optuna_dp.protocol.entries import SCORES, SPENT
-from optuna_dp.protocol.records import read_plan
-from optuna_dp.training.trial_notes import BY_RUN_SCORE, claim, claims, noted, stored_trial
+from optuna_dp.core.optuna_internals import storage_of, study_id_of
+from optuna_dp.samplers.selection.procedure import PrivateSelection
+from optuna_dp.study.entries import SCORES, SPENT
+from optuna_dp.study.trials import read_plan
+from optuna_dp.runs.trial_notes import BY_RUN_SCORE, claim, claims, noted, stored_trial
 
 RUN = odp.gaussian(noise_multiplier=4.0)
 KNOWN_COUNT = 4

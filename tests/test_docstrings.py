@@ -123,10 +123,10 @@ def refuses(function: Any) -> bool:
             called = node.func
             if isinstance(called, ast.Attribute) and getattr(called.value, "id", "") in scope:
                 home = scope[called.value.id]  # type: ignore[attr-defined]
-                if getattr(home, "__name__", "") == "optuna_dp.validation":
+                if getattr(home, "__name__", "") == "optuna_dp.core.validation":
                     return True
             found = scope.get(getattr(called, "id", ""))
-            if getattr(found, "__module__", "") == "optuna_dp.validation":
+            if getattr(found, "__module__", "") == "optuna_dp.core.validation":
                 return True
     return False
 

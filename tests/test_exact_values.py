@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from optuna_dp.exact_values import are_shares_of_one_number, common_unit, is_share
+from optuna_dp.core.exact_values import are_shares_of_one_number, common_unit, is_share
 from optuna_dp.releasing.reminders import looks_exact
 
 

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import pytest
 
 from optuna_dp.errors import PlanError
-from optuna_dp.json_records import NOT_STORED, Record, stored
+from optuna_dp.core.json_entries import NOT_STORED, Record, stored
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from optuna_dp.numbers_shown import rounded_down, rounded_up, significant_up
+from optuna_dp.core.numbers_shown import rounded_down, rounded_up, significant_up
 
 NUMBERS = st.floats(0.0, 1e6)
 

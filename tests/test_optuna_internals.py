@@ -15,8 +15,8 @@ import import_graph
 import optuna
 import pytest
 
-from optuna_dp import optuna_internals
-from optuna_dp.optuna_internals import PRIVATE_NAMES, PrivateName
+from optuna_dp.core import optuna_internals
+from optuna_dp.core.optuna_internals import PRIVATE_NAMES, PrivateName
 
 FACADE = "optuna_internals.py"
 # Names that are of a class of ours or of another library as well.

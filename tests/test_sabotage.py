@@ -28,7 +28,7 @@ from dp_accounting.pld import PLDAccountant
 from support import RUN, recorded, simulated
 
 import optuna_dp as odp
-from optuna_dp.evidence.run_record import RunRecord, StatedRun
+from optuna_dp.evidence.stated_run import RunRecord, StatedRun
 
 DELTA = 1e-5
 # A sample of the whole, which is a slow test.
@@ -258,7 +258,7 @@ def test_every_broken_file_outside_the_base_leaves_guarantees_true(study: str) -
 @pytest.mark.parametrize(
     ("study", "file"),
     [
-        ("budget", "budget/plan.py"),
+        ("budget", "samplers/budget/plan.py"),
         ("budget", "accounting/plds.py"),
         ("selection", "accounting/event_json.py"),
     ],

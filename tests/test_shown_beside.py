@@ -6,11 +6,11 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from budget.budget_support import budget, finished
+from samplers.budget.budget_support import budget, finished
 from support import finished_study
 
 import optuna_dp as odp
-from optuna_dp import by_name
+from optuna_dp.core import by_name
 
 Show = Callable[[Any], None]
 WRONG = {

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from optuna_dp import validation
+from optuna_dp.core import validation
 from optuna_dp.errors import InvalidArgumentError, OptunaDPError
 
 NOT_NUMBERS: list[Any] = [

@@ -13,30 +13,30 @@ from import_graph import code_lines, neighbours
 
 _RELEASE = "releasing/make_release.py"
 _SELECTION = (
-    "private_selection/procedure.py",
+    "samplers/selection/procedure.py",
     # Loaded by the name that a record holds.
-    "private_selection/event.py",
-    "private_selection/trial_counts/negative_binomial.py",
+    "selection/event.py",
+    "selection/laws/negative_binomial.py",
     _RELEASE,
 )
-_CHOICE = ("accounting/kinds/approximate.py", "utilities/procedure.py", _RELEASE)
+_CHOICE = ("accounting/kinds/approximate.py", "samplers/choice/procedure.py", _RELEASE)
 
 # Where each procedure begins. What runs cost is in the plan, so the callback records nothing that
 # the release uses; unless the sampler of a selection was not told.
 STARTS: dict[str, tuple[str, ...]] = {
-    "budget": ("budget/sampler.py", "evidence/granting.py", "budget/procedure.py", _RELEASE),
-    "private selection": ("private_selection/rand_tune.py", *_SELECTION),
+    "budget": ("samplers/budget/sampler.py", "evidence/start.py", "samplers/budget/procedure.py", _RELEASE),
+    "private selection": ("samplers/selection/rand_tune.py", *_SELECTION),
     "with density bounds": (
-        "adaptive_selection/dp_hypo.py",
-        "adaptive_selection/bounds/pointwise_bound.py",
+        "samplers/selection/dp_hypo.py",
+        "selection/bounds/pointwise_bound.py",
         *_SELECTION,
     ),
     "choice among utilities": (
-        "utilities/noisy_max_sampler.py",
+        "samplers/choice/noisy_max_sampler.py",
         "accounting/kinds/bounded_range.py",
         *_CHOICE,
     ),
-    "doubling": ("utilities/propose_test_sampler.py", *_CHOICE),
+    "doubling": ("samplers/choice/propose_test_sampler.py", *_CHOICE),
     "votes": (
         "federated/client.py",
         "federated/server.py",
@@ -60,20 +60,20 @@ DOORS: dict[tuple[str, str], tuple[str, ...]] = {
     ("accounting/run_profile.py", "accounting/kinds/bounded_range.py"): (
         "choice among utilities",
     ),
-    ("training/run_events.py", "accounting/kinds/worst_case.py"): _RARE,
-    ("training/spending.py", "accounting/opacus.py"): _RARE,
-    ("training/spending.py", "accounting/run_rdp.py"): _RARE,
-    ("private_selection/event.py", "private_selection/bounds/as_part.py"): _RARE,
+    ("runs/run_events.py", "accounting/kinds/worst_case.py"): _RARE,
+    ("runs/spending.py", "accounting/opacus.py"): _RARE,
+    ("runs/spending.py", "accounting/run_rdp.py"): _RARE,
+    ("selection/event.py", "selection/bounds/as_part.py"): _RARE,
     (
-        "private_selection/procedure.py",
-        "private_selection/trial_counts/binomial.py",
+        "samplers/selection/procedure.py",
+        "selection/laws/binomial.py",
     ): _RARE,
     (
-        "private_selection/trial_counts/negative_binomial.py",
-        "private_selection/trial_counts/other_shapes.py",
+        "selection/laws/negative_binomial.py",
+        "selection/laws/other_shapes.py",
     ): _RARE,
-    ("private_selection/trial_counts/base.py", "accounting/rdp_curves.py"): _RARE,
-    ("private_selection/trial_counts/negative_binomial.py", "accounting/rdp_curves.py"): _RARE,
+    ("selection/laws/base.py", "accounting/rdp_curves.py"): _RARE,
+    ("selection/laws/negative_binomial.py", "accounting/rdp_curves.py"): _RARE,
 }
 
 # What says in words what is guaranteed. No number of a guarantee depends on it. A reader does, so
@@ -81,30 +81,30 @@ DOORS: dict[tuple[str, str], tuple[str, ...]] = {
 WORDS = (
     "accounting/event_words.py",
     "accounting/groups.py",
-    "budget/statement.py",
+    "samplers/budget/statement.py",
     "differences.py",
     "evidence/data_description.py",
     "evidence/facts.py",
     "evidence/layout.py",
-    "evidence/markdown.py",
+    "releasing/markdown.py",
     "evidence/preparation.py",
-    "evidence/promises.py",
+    "evidence/assumptions.py",
     "evidence/record_counts.py",
-    "evidence/run_promises.py",
+    "evidence/run_assumptions.py",
     "evidence/statement.py",
-    "evidence/statement_data.py",
+    "releasing/statement_data.py",
     "numbers_shown.py",
-    "private_selection/statement.py",
-    "utilities/statement.py",
+    "samplers/selection/statement.py",
+    "samplers/choice/statement.py",
     "voting/statement.py",
 )
 # What the words on trainings import. A choice among utilities has no training that the package
 # does, and loads them all the same.
 OF_TRAININGS = (
-    "training/judgement.py",
+    "runs/judgement.py",
     "training/prepared.py",
-    "training/spending.py",
-    "training/trial_notes.py",
+    "runs/spending.py",
+    "runs/trial_notes.py",
 )
 _STATEMENT_OF = {
     "budget": "budget",
@@ -118,18 +118,18 @@ UNTRUSTED = (
     "accounting/discretisation.py",  # How fine a grid is: any is sound.
     "accounting/reading_points.py",
     "attacks/",
-    "budget/choice.py",  # Any function of the pilots' outputs.
+    "samplers/budget/choice.py",  # Any function of the pilots' outputs.
     "cli/",
     "dashboard/",
     "digits.py",
     "exact_values.py",
     "federated/",
-    "models/encoding.py",
-    "models/given_points.py",
-    "models/scores.py",
-    "models/surrogate.py",
+    "priors/encoding.py",
+    "priors/given_points.py",
+    "priors/scores.py",
+    "priors/surrogate.py",
     "planning/",
-    "adaptive_selection/densities/convex_projection.py",  # shares.enforce has the last word.
+    "priors/densities/convex_projection.py",  # shares.enforce has the last word.
     "releasing/callbacks.py",  # Of samplers that were told what a run costs.
     "releasing/describing.py",
     "releasing/publishing.py",
@@ -140,8 +140,8 @@ UNTRUSTED = (
     "testing/",
     # Advice: any learning rate costs the same, whether it falls or not.
     "training/learning_rate.py",
-    "training/rehearsal.py",
-    "training/schema.py",
+    "runs/rehearsal.py",
+    "training/made_up.py",
     "training/schedules.py",
     "visualization/",
 )

@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from optuna_dp.adaptive_selection.densities.projection import Projection, project_log
+from optuna_dp.priors.densities.projection import Projection, project_log
 
 BOUNDS = (0.75, 2.0)
 

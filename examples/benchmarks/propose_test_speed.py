@@ -12,8 +12,8 @@ from pathlib import Path
 
 import numpy as np
 
-from optuna_dp.utilities import DoublingPlan, Utilities, noisy_max, propose_test
-from optuna_dp.utilities.sparse_vector import above_threshold
+from optuna_dp.mechanisms import DoublingPlan, Utilities, noisy_max, propose_test
+from optuna_dp.mechanisms.sparse_vector import above_threshold
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "propose_test"))
 

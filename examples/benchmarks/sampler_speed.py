@@ -161,7 +161,7 @@ def speed(options: argparse.Namespace) -> dict[str, Any]:
 
 def refit(options: argparse.Namespace) -> dict[str, Any]:
     """CPU milliseconds of a trial that refits hyperparameters, and its share per trial."""
-    from optuna_dp.models import surrogate
+    from optuna_dp.priors import surrogate
 
     results = {}
     for label, space in spaces().items():

@@ -29,7 +29,7 @@ from optuna.storages._cached_storage import _CachedStorage
 from optuna.trial import TrialState
 
 import optuna_dp as odp
-from optuna_dp.protocol.records import read_plan
+from optuna_dp.study.trials import read_plan
 
 SAMPLERS = ("RandomSampler", "RandTuneSampler")
 

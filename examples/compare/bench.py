@@ -30,7 +30,7 @@ from optuna.artifacts import upload_artifact
 from task import Array, Params, Task
 
 import optuna_dp as odp
-from optuna_dp.training.fidelity import Fidelity
+from optuna_dp.runs.run import Fidelity
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "upstream"))
 from selection_accountant import SelectionAccountant

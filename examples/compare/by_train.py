@@ -21,7 +21,7 @@ from task import Array, Params, Predict, Train
 from torch import nn
 
 import optuna_dp as odp
-from optuna_dp.training.fidelity import Fidelity
+from optuna_dp.runs.run import Fidelity
 
 # Records whose logits are computed at a time.
 CHUNK = 1000

@@ -25,7 +25,7 @@ from task import HERE, Array, Params, Predict, Task, load
 
 import optuna_dp as odp
 from optuna_dp.planning.batch import noise_of_training
-from optuna_dp.training.fidelity import Fidelity
+from optuna_dp.runs.run import Fidelity
 
 FOLDER = HERE / "landscapes"
 NETWORK_TASKS = HERE / "network_tasks"

@@ -28,8 +28,8 @@ from task import HERE, Array, Params, Task, load
 
 import optuna_dp as odp
 from optuna_dp.planning.calibration import profile_epsilon
-from optuna_dp.training.fidelity import Fidelity
-from optuna_dp.training.run_events import sgd_training
+from optuna_dp.runs.run import Fidelity
+from optuna_dp.runs.run_events import sgd_training
 
 RESULTS = HERE / "lists.json"
 SEARCHES = 2000

@@ -28,7 +28,7 @@ import numpy as np
 from landscape import JOINED
 from task import Array, Params, Predict, Train
 
-from optuna_dp.training.fidelity import Fidelity
+from optuna_dp.runs.run import Fidelity
 from optuna_dp.training.public_maps import side_by_side
 
 sys.path.append(str(Path(__file__).parents[1] / "known_without_data"))

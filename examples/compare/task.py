@@ -20,7 +20,7 @@ import numpy.typing as npt
 import optuna
 from optuna.distributions import BaseDistribution, CategoricalDistribution
 
-from optuna_dp.training.fidelity import Fidelity
+from optuna_dp.runs.run import Fidelity
 
 HERE = Path(__file__).parent
 

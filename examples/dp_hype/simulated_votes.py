@@ -10,8 +10,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from optuna_dp import validation
-from optuna_dp.arrays import IntArray
+from optuna_dp.core import validation
+from optuna_dp.core.arrays import IntArray
 from optuna_dp.errors import InvalidArgumentError
 
 _ROWS = 25_000

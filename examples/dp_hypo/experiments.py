@@ -42,7 +42,7 @@ from simulate import (
 )
 
 import optuna_dp as odp
-from optuna_dp.adaptive_selection.densities.adaptive_density import AdaptiveDensity
+from optuna_dp.priors.densities.adaptive_density import AdaptiveDensity
 from optuna_dp.errors import InvalidArgumentError
 
 DELTA = 1e-5

@@ -17,9 +17,9 @@ import numpy as np
 import numpy.typing as npt
 from landscapes import EPOCHS, key, load, measured_at, read
 
-from optuna_dp.adaptive_selection.densities.adaptive_density import AdaptiveDensity
-from optuna_dp.adaptive_selection.densities.projection import project_log, scores_to_log_weights
-from optuna_dp.models.scores import clean_scores, standardized
+from optuna_dp.priors.densities.adaptive_density import AdaptiveDensity
+from optuna_dp.priors.densities.projection import project_log, scores_to_log_weights
+from optuna_dp.priors.scores import clean_scores, standardized
 
 Floats = npt.NDArray[np.float64]
 FASHION = Path(__file__).with_name("fashion.npz")

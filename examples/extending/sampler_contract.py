@@ -1,6 +1,6 @@
 """The contract of a private sampler, as a pytest class to inherit from.
 
-It checks the promises of :class:`optuna_dp.protocol.slots.SlotSampler` on a sampler of your own.
+It checks the promises of :class:`optuna_dp.study.slots.SlotSampler` on a sampler of your own.
 Copy this file beside your tests::
 
     from sampler_contract import RUN, SamplerContract
@@ -38,12 +38,12 @@ from optuna_dp.errors import (
     SeedWarning,
     UnfinishedStudyError,
 )
-from optuna_dp.private_selection.trial_counts.base import TrialCount
-from optuna_dp.private_selection.trial_counts.negative_binomial import Geometric
-from optuna_dp.private_selection.trial_counts.poisson import Poisson
-from optuna_dp.protocol.entries import BEYOND, SLOT
-from optuna_dp.protocol.records import read_plan
-from optuna_dp.protocol.recovery import recover
+from optuna_dp.selection.laws.base import TrialCount
+from optuna_dp.selection.laws.negative_binomial import Geometric
+from optuna_dp.selection.laws.poisson import Poisson
+from optuna_dp.study.entries import BEYOND, SLOT
+from optuna_dp.study.trials import read_plan
+from optuna_dp.study.recovery import recover
 from optuna_dp.releasing.make_release import release
 
 RUN = gaussian(noise_multiplier=4.0)

@@ -42,7 +42,7 @@ from task import Array, Params, Predict, Task
 from tasks import EPSILONS, Size, load, rows, size_of
 
 import optuna_dp as odp
-from optuna_dp.training.fidelity import Fidelity
+from optuna_dp.runs.run import Fidelity
 
 HERE = Path(__file__).parent
 SEARCHED = "noise_per_weight"

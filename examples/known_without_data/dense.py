@@ -36,7 +36,7 @@ from schema_tasks import STANDARD, Floats, Task
 from training import Model
 
 import optuna_dp as odp
-from optuna_dp.training.rehearsal import LARGEST_SGD_STEP, SIZE
+from optuna_dp.runs.rehearsal import LARGEST_SGD_STEP, SIZE
 
 HERE = Path(__file__).parent
 RESULTS = HERE / "dense.json"

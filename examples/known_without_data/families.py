@@ -35,7 +35,7 @@ from torch import nn
 from torch.func import functional_call, grad, vmap
 
 import optuna_dp as odp
-from optuna_dp.training.rehearsal import LINEAR_SIZE, SIZE
+from optuna_dp.runs.rehearsal import LINEAR_SIZE, SIZE
 
 RESULTS = Path(__file__).parent / "families.json"
 CONSTANT = odp.Schedule("constant")

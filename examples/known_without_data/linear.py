@@ -29,7 +29,7 @@ from schema_tasks import Floats, Task
 from training import Model
 
 import optuna_dp as odp
-from optuna_dp.training.rehearsal import LINEAR_SIZE
+from optuna_dp.runs.rehearsal import LINEAR_SIZE
 
 HERE = Path(__file__).parent
 sys.path.append(str(HERE.parent / "compare"))

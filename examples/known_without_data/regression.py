@@ -38,7 +38,7 @@ from dense import Floats, Training, package_file, rate_of
 from training import Model
 
 import optuna_dp as odp
-from optuna_dp.training.rehearsal import LARGEST_SGD_STEP, LINEAR_SIZE, ONE_OUTPUT_SIZE, SIZE
+from optuna_dp.runs.rehearsal import LARGEST_SGD_STEP, LINEAR_SIZE, ONE_OUTPUT_SIZE, SIZE
 
 RESULTS = Path(__file__).parent / "regression.json"
 MODELS = {

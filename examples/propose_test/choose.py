@@ -11,7 +11,7 @@ import argparse
 import numpy as np
 
 import optuna_dp as odp
-from optuna_dp.utilities import (
+from optuna_dp.mechanisms import (
     DoublingPlan,
     NoisyMaxPlan,
     Utilities,

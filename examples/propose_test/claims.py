@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 
-from optuna_dp import validation
+from optuna_dp.core import validation
 
 
 def asymptotic_claim_epsilon_revisiting(

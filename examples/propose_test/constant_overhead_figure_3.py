@@ -13,7 +13,7 @@ from plotly.subplots import make_subplots
 from scipy.optimize import brentq
 from simulated_loops import fidelity, simulate_loops, simulate_noisy_max
 
-from optuna_dp.utilities import DoublingPlan
+from optuna_dp.mechanisms import DoublingPlan
 
 CANDIDATES, K = 100, 100
 K_EPSILONS = [0.5, 1, 5, 10, 100]

@@ -12,7 +12,7 @@ from figures import COLOURS, DELTA, main, rounded, total_epsilon
 from plotly.subplots import make_subplots
 from simulated_loops import fidelity, simulate_loops, simulate_noisy_max
 
-from optuna_dp.utilities import DoublingPlan
+from optuna_dp.mechanisms import DoublingPlan
 
 CANDIDATES, K = 100, 10
 K_EPSILONS = [1, 10, 100]

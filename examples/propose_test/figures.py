@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 import optuna_dp as odp
-from optuna_dp.utilities import DoublingPlan
+from optuna_dp.mechanisms import DoublingPlan
 
 COLOURS = ["#4C72B0", "#DD8452", "#55A868", "#C44E52", "#8172B3"]
 DELTA = 1e-5

@@ -13,7 +13,7 @@ from figures import COLOURS, DELTA, main, rounded, total_epsilon
 from plotly.subplots import make_subplots
 from simulated_loops import fidelity, simulate_loops, simulate_noisy_max
 
-from optuna_dp.utilities import DoublingPlan
+from optuna_dp.mechanisms import DoublingPlan
 
 K, CANDIDATES = 10, 100
 PLAN = DoublingPlan(0.1, granularity=0.01)

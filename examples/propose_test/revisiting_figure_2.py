@@ -12,7 +12,7 @@ from figures import COLOURS, DELTA, main, rounded, total_epsilon
 from plotly.subplots import make_subplots
 from simulated_loops import fidelity, simulate_loops, simulate_noisy_max
 
-from optuna_dp.utilities import DoublingPlan
+from optuna_dp.mechanisms import DoublingPlan
 
 CANDIDATES, EPSILON = 100, 0.1
 GRANULARITIES = [0.1, 0.05, 0.02, 0.01, 0.005, 0.002, 0.001]

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from optuna_dp.arrays import FloatArray, IntArray
-from optuna_dp.utilities.doubling import DoublingPlan
+from optuna_dp.core.arrays import FloatArray, IntArray
+from optuna_dp.mechanisms.doubling import DoublingPlan
 
 _CELLS_AT_ONCE = 4_000_000
 

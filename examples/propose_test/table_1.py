@@ -17,7 +17,7 @@ from claims import (
 )
 
 import optuna_dp as odp
-from optuna_dp.utilities import DoublingPlan, NoisyMaxPlan
+from optuna_dp.mechanisms import DoublingPlan, NoisyMaxPlan
 
 DELTA = 1e-5
 SETTINGS = 100

@@ -15,7 +15,7 @@ import math
 import numpy as np
 
 from optuna_dp.accounting.dominating_pairs import DominatingPair
-from optuna_dp.arrays import FloatArray
+from optuna_dp.core.arrays import FloatArray
 
 # Beyond this loss everything counts as infinite; DominatingPair does the same.
 _LARGEST_EPSILON = 600.0

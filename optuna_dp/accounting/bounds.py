@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy import optimize
 
-from optuna_dp.arrays import FloatArray
+from optuna_dp.core.arrays import FloatArray
 
 
 def smallest_epsilon(

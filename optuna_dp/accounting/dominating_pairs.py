@@ -19,9 +19,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from optuna_dp import validation
+from optuna_dp.core import validation
 from optuna_dp.accounting.bounds import smallest_epsilon
-from optuna_dp.arrays import FloatArray
+from optuna_dp.core.arrays import FloatArray
 from optuna_dp.errors import InvalidArgumentError
 
 # Atoms need e^loss and e^-loss as finite floats.

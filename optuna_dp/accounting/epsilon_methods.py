@@ -17,7 +17,7 @@ Events are those that :class:`optuna_dp.Guarantee` has found to be supported.
 only, is a choice of bounded range or one of several mechanisms; in selections whose law of T is
 neither geometric nor without such a curve; and where the arithmetic of the others ends. Elsewhere
 it is shown and has no vote (docs/explanation/accountants.md), nor have the bounds of others, which
-are shown beside these (:mod:`optuna_dp.by_name`).
+are shown beside these (:mod:`optuna_dp.core.by_name`).
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from optuna_dp.accounting.bounds import Method, ProfileMethod, PureMethod
 from optuna_dp.accounting.event_json import canonical_key, event_from_json
 from optuna_dp.accounting.kinds.foreign import kind_of, pure_of
 from optuna_dp.accounting.run_profile import known_by_curve, pair_of
-from optuna_dp.arrays import FloatArray
+from optuna_dp.core.arrays import FloatArray
 
 # Beyond it only what an output may tell at once is left of a profile.
 _LAST_EPSILON = 500.0

@@ -16,10 +16,10 @@ from typing import Any, cast
 import attr
 from dp_accounting import dp_event
 
-from optuna_dp import by_name, validation
+from optuna_dp.core import by_name, validation
 from optuna_dp.accounting.kinds.foreign import FOREIGN_KINDS
 from optuna_dp.errors import Described, InvalidArgumentError, UnsupportedEventError
-from optuna_dp.json_records import plain
+from optuna_dp.core.json_entries import plain
 
 _MAX_DEPTH = 50
 
@@ -28,7 +28,7 @@ _OURS = {
     "ApproximateDpEvent": "optuna_dp.accounting.kinds.approximate",
     "BoundedRangeDpEvent": "optuna_dp.accounting.kinds.bounded_range",
     "PerClientDpEvent": "optuna_dp.accounting.kinds.per_client",
-    "PrivateSelectionDpEvent": "optuna_dp.private_selection.event",
+    "PrivateSelectionDpEvent": "optuna_dp.selection.event",
     "ProfileDpEvent": "optuna_dp.accounting.kinds.profile",
     "RdpDpEvent": "optuna_dp.accounting.kinds.curve",
     "SkellamDpEvent": "optuna_dp.accounting.kinds.skellam",

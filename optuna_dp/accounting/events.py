@@ -4,7 +4,7 @@ An event is data, not a judgement: accountants turn it into a profile
 (:mod:`~optuna_dp.accounting.run_profile`) or an RDP curve
 (:mod:`~optuna_dp.accounting.run_rdp`). The classes are those of dp-accounting; where it has none
 there is a small one of ours in :mod:`optuna_dp.accounting.kinds`, or with its procedure
-(:mod:`optuna_dp.private_selection.event`). Noise multipliers are, as there,
+(:mod:`optuna_dp.selection.event`). Noise multipliers are, as there,
 the noise over the largest norm of *one record's contribution*: under "replace_one" a contribution
 moves by twice that norm, and the accountants of this package count it so.
 """
@@ -15,7 +15,7 @@ from typing import Any
 
 from dp_accounting import NeighboringRelation, dp_event
 
-from optuna_dp import validation
+from optuna_dp.core import validation
 from optuna_dp.accounting import units
 from optuna_dp.errors import InvalidArgumentError
 

@@ -22,7 +22,7 @@ from optuna_dp.accounting import run_profile
 from optuna_dp.accounting.dominating_pairs import DominatingPair
 from optuna_dp.accounting.epsilon_methods import deltas_of, epsilons_of
 from optuna_dp.accounting.event_json import canonical_key, event_from_json
-from optuna_dp.arrays import FloatArray
+from optuna_dp.core.arrays import FloatArray
 
 POINTS = 240
 _BISECTIONS = 60

@@ -13,7 +13,7 @@ import math
 
 import numpy as np
 
-from optuna_dp import validation
+from optuna_dp.core import validation
 from optuna_dp.accounting.guarantee import Guarantee
 
 # Deltas of the step that are tried, as powers of ten below the delta asked for.

@@ -17,7 +17,7 @@ from scipy.fft import irfft, next_fast_len, rfft
 from optuna_dp.accounting.dominating_pairs import DominatingPair
 from optuna_dp.accounting.events import neighboring_relation
 from optuna_dp.accounting.reading_points import reading_points
-from optuna_dp.arrays import FloatArray
+from optuna_dp.core.arrays import FloatArray
 from optuna_dp.errors import UnsupportedEventError
 
 # Below this a profile of double precision means nothing.

@@ -9,8 +9,8 @@ import numpy as np
 import numpy.typing as npt
 from dp_accounting.rdp import rdp_privacy_accountant
 
-from optuna_dp import validation
-from optuna_dp.arrays import FloatArray
+from optuna_dp.core import validation
+from optuna_dp.core.arrays import FloatArray
 from optuna_dp.errors import InvalidArgumentError
 
 # Large epsilons are best converted at orders near 1, tiny ones at orders in the thousands

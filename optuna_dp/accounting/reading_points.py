@@ -7,7 +7,7 @@ import math
 import numpy as np
 
 from optuna_dp.accounting.dominating_pairs import LARGEST_EPSILON
-from optuna_dp.arrays import FloatArray
+from optuna_dp.core.arrays import FloatArray
 
 # Points per direction: half of them evenly up to where the profile ends, half evenly over the
 # part above _CENTRAL_DELTA, where the answers are.

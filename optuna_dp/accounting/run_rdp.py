@@ -34,7 +34,7 @@ from optuna_dp.accounting.rdp_curves import (
     rdp_to_epsilon,
     running_minimum,
 )
-from optuna_dp.arrays import FloatArray
+from optuna_dp.core.arrays import FloatArray
 from optuna_dp.errors import InvalidArgumentError
 
 # From this order on dp-accounting's loop in Python takes longer than the rest of the curve.

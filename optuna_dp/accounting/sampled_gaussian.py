@@ -17,7 +17,7 @@ from dp_accounting import dp_event
 from dp_accounting.pld import pld_pmf, privacy_loss_distribution
 from dp_accounting.pld.privacy_loss_mechanism import AdjacencyType, GaussianPrivacyLoss
 
-from optuna_dp.arrays import FloatArray
+from optuna_dp.core.arrays import FloatArray
 
 
 def applies_to(event: Any) -> bool:

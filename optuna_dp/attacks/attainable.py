@@ -31,7 +31,7 @@ from optuna_dp.accounting.dominating_pairs import DominatingPair
 from optuna_dp.accounting.events import neighboring_relation
 from optuna_dp.accounting.kinds.approximate import ApproximateDpEvent, randomized_response
 from optuna_dp.accounting.kinds.worst_case import WorstCaseDpEvent
-from optuna_dp.arrays import FloatArray
+from optuna_dp.core.arrays import FloatArray
 from optuna_dp.errors import UnsupportedEventError
 
 _BINS = 20_000

@@ -7,7 +7,7 @@
 
 Koskela, Redberg & Wang, "Privacy Profiles for Private Selection", ICML 2024: runs must be drawn
 from the prior (C = c = 1). It is never tighter than
-:mod:`optuna_dp.private_selection.bounds.profile_bound`.
+:mod:`optuna_dp.selection.bounds.profile_bound`.
 
 The recipe: with s = P(<= y) on D and s' on D', the winner's densities are P(dy) phi'(s) and
 P'(dy) phi'(s'). If phi'(s) <= R phi'(s') whenever (s, s') is possible, then
@@ -44,10 +44,10 @@ from optuna_dp.accounting.rdp_curves import (
     running_minimum,
 )
 from optuna_dp.accounting.run_profile import pair_of
-from optuna_dp.arrays import FloatArray
+from optuna_dp.core.arrays import FloatArray
 from optuna_dp.errors import InvalidArgumentError
-from optuna_dp.private_selection.event import PrivateSelectionDpEvent
-from optuna_dp.private_selection.trial_counts.base import TrialCount
+from optuna_dp.selection.event import PrivateSelectionDpEvent
+from optuna_dp.selection.laws.base import TrialCount
 
 
 class _Koskela:
@@ -110,7 +110,7 @@ def koskela_delta(pair: DominatingPair, trials: TrialCount, epsilons: npt.ArrayL
     Guarantees:
         * At least the selection's hockey-stick divergence for every real epsilon; every ``a``
           of the search is valid, so the search can only lose tightness.
-        * Never below the bound of :mod:`optuna_dp.private_selection.bounds.profile_bound` in exact
+        * Never below the bound of :mod:`optuna_dp.selection.bounds.profile_bound` in exact
           arithmetic.
 
     Args:

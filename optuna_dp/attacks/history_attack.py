@@ -15,7 +15,7 @@ from numpy.lib.stride_tricks import sliding_window_view
 from scipy.linalg import lapack
 
 from optuna_dp.accounting.dominating_pairs import DominatingPair
-from optuna_dp.arrays import FloatArray, IntArray
+from optuna_dp.core.arrays import FloatArray, IntArray
 
 _MAX_STATES = 250
 

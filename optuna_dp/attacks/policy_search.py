@@ -9,8 +9,8 @@ import math
 
 import numpy as np
 
-from optuna_dp.arrays import FloatArray
-from optuna_dp.private_selection.trial_counts.base import TrialCount
+from optuna_dp.core.arrays import FloatArray
+from optuna_dp.selection.laws.base import TrialCount
 
 # Taken from the attack's advantage for the rounding of sums and of linear systems.
 _ROUNDING = 1e-9

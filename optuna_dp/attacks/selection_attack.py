@@ -25,11 +25,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from optuna_dp import validation
+from optuna_dp.core import validation
 from optuna_dp.accounting.bounds import smallest_epsilon
 from optuna_dp.accounting.dominating_pairs import DominatingPair
-from optuna_dp.arrays import FloatArray
-from optuna_dp.private_selection.trial_counts.base import TrialCount
+from optuna_dp.core.arrays import FloatArray
+from optuna_dp.selection.laws.base import TrialCount
 
 _GRID = 220
 # Rounding of a difference of two generating functions; always taken against the attacker.

@@ -16,7 +16,7 @@ from optuna_dp.attacks.choice_attack import attack_with_choices, choices_and_oth
 from optuna_dp.attacks.policy_attack import strongest_policy_attack
 from optuna_dp.attacks.selection_attack import strongest_attack
 from optuna_dp.errors import UnsupportedEventError
-from optuna_dp.private_selection.event import PrivateSelectionDpEvent
+from optuna_dp.selection.event import PrivateSelectionDpEvent
 
 
 def strongest_known_attack(event: Any, relation: str, delta: float) -> float:

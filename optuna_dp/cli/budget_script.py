@@ -6,7 +6,7 @@ from string import Template
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from optuna_dp.budget.plan import BudgetPlan
+    from optuna_dp.samplers.budget.plan import BudgetPlan
 
 # Maps of odp.public_maps, the best on other tables first.
 _NAMES = ("joined", "squares", "raw", "cosines", "bins", "signs")

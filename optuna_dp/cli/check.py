@@ -62,9 +62,9 @@ def check(
         module, starts_a_study = _imported(path)
         checked_objective = _named(module, path, name, "OBJECTIVE")
         # Start-up time: the checks need scipy and more.
-        from optuna_dp.testing.objective_check import check_objective
-        from optuna_dp.testing.run_faults import of_no_main_guard
-        from optuna_dp.testing.source_hints import hints_in_source
+        from optuna_dp.check.objective_check import check_objective
+        from optuna_dp.check.run_faults import of_no_main_guard
+        from optuna_dp.check.source_hints import hints_in_source
 
         with _standard_output_kept():
             report = check_objective(

@@ -127,7 +127,7 @@ def clear_errors(command: Callable[..., None], **flags: str) -> Iterator[None]:
     ``flags`` says what it is called on the command line.
     """
     # Lazy: start-up time.
-    from optuna_dp.protocol.storage_errors import clear_storage_errors
+    from optuna_dp.study.storage_errors import clear_storage_errors
 
     hints = get_type_hints(command, include_extras=True)
     options = {

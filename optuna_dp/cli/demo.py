@@ -16,7 +16,7 @@ from optuna_dp.cli.common import AsJson, clear_errors, option, table
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from optuna_dp.budget.plan import BudgetPlan
+    from optuna_dp.samplers.budget.plan import BudgetPlan
     from optuna_dp.releasing.release import Release
 
 REPETITIONS = 10

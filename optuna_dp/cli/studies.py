@@ -11,13 +11,13 @@ import typer
 
 from optuna_dp.cli.common import AsJson, clear_errors, option
 from optuna_dp.errors import InvalidArgumentError
-from optuna_dp.protocol.recovery_words import hidden_password
+from optuna_dp.study.recovery_words import hidden_password
 
 if TYPE_CHECKING:
     from optuna.storages import BaseStorage
     from optuna.study import Study
 
-    from optuna_dp.protocol.torn_journals import MendedJournal
+    from optuna_dp.study.torn_journals import MendedJournal
 
 Storage = Annotated[
     str,
@@ -55,7 +55,7 @@ def recover(
     Example: optuna-dp recover sqlite:///curator.db digits --fail 12
     """
     with clear_errors(recover):
-        from optuna_dp.protocol.recovery import recover as recover_study  # Lazy: start-up time.
+        from optuna_dp.study.recovery import recover as recover_study  # Lazy: start-up time.
 
         repair = _mended(storage) if mend else None
         failures = sorted(set(fail or ()))
@@ -214,7 +214,7 @@ def verify(
 
 def _mended(storage: str) -> MendedJournal:
     """Mends the file of a journal, and says in one line what keeps it from that."""
-    from optuna_dp.protocol.torn_journals import mend_journal  # Lazy: start-up time.
+    from optuna_dp.study.torn_journals import mend_journal  # Lazy: start-up time.
 
     if "://" in storage:
         raise InvalidArgumentError(
@@ -250,7 +250,7 @@ def load_study(storage: str, study_name: str) -> Study:
         raise
     except Exception as error:  # drivers, databases and damaged files raise what they like
         # Lazy: start-up time.
-        from optuna_dp.protocol.torn_journals import torn_lines
+        from optuna_dp.study.torn_journals import torn_lines
 
         content = b"" if "://" in storage else Path(storage).read_bytes()
         torn = torn_lines(content)

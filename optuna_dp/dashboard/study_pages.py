@@ -16,8 +16,8 @@ from optuna.study import Study
 from optuna.trial import FrozenTrial
 
 from optuna_dp.errors import InvalidArgumentError, MissingExtraError
-from optuna_dp.optuna_internals import storage_of, study_id_of
-from optuna_dp.protocol.records import trials_of
+from optuna_dp.core.optuna_internals import storage_of, study_id_of
+from optuna_dp.study.trials import trials_of
 from optuna_dp.visualization import figures as plots
 from optuna_dp.visualization.notes import curators_note, published_note
 from optuna_dp.visualization.targets import opened, runs_of

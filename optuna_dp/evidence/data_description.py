@@ -12,12 +12,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from optuna_dp import validation
+from optuna_dp.core import validation
 from optuna_dp.errors import InvalidArgumentError, OptunaDPError, ReleaseRefusedError
 from optuna_dp.evidence.facts import Fact, stated
 from optuna_dp.evidence.layout import escaped, one_line
-from optuna_dp.json_records import Record
-from optuna_dp.protocol.entries import DESCRIPTION
+from optuna_dp.core.json_entries import Record
+from optuna_dp.study.entries import DESCRIPTION
 
 # No sentence can hide in a unit, which stands within one of the statement's own.
 _NOUN = re.compile(r"[\w '’-]+")

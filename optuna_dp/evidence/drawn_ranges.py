@@ -14,15 +14,15 @@ from typing import Any
 
 from optuna.trial import FrozenTrial, Trial
 
-from optuna_dp import polling
+from optuna_dp.core import polling
 from optuna_dp.errors import Described, InvalidArgumentError, PlanError
 from optuna_dp.evidence.procedures import procedure_of
 from optuna_dp.preparation.range_query import RangeQuery
 from optuna_dp.preparation.schema import Schema
-from optuna_dp.protocol.entries import RANGES
-from optuna_dp.protocol.records import read_plan, trials_of
-from optuna_dp.training.fidelity import Fidelity
-from optuna_dp.training.trial_notes import note, noted
+from optuna_dp.study.entries import RANGES
+from optuna_dp.study.trials import read_plan, trials_of
+from optuna_dp.runs.run import Fidelity
+from optuna_dp.runs.trial_notes import note, noted
 
 _LONGEST_WAIT = 600.0  # Seconds.
 _drawing = threading.Lock()

@@ -18,16 +18,16 @@ from optuna.trial import FrozenTrial, TrialState
 
 from optuna_dp.errors import InvalidArgumentError, ReleaseRefusedError
 from optuna_dp.evidence.procedure import Asked, Outcome, Procedure
-from optuna_dp.evidence.runs import Evidence
-from optuna_dp.evidence.slot_records import NEW_STUDY
-from optuna_dp.protocol.drawn_slots import draw_alone, may_agree
-from optuna_dp.protocol.entries import DRAW, PRUNED_BY, SINGLE_DRAWS
-from optuna_dp.protocol.records import (
+from optuna_dp.evidence.ended_runs import Evidence
+from optuna_dp.evidence.slot_entries import NEW_STUDY
+from optuna_dp.study.drawn_slots import draw_alone, may_agree
+from optuna_dp.study.entries import DRAW, PRUNED_BY, SINGLE_DRAWS
+from optuna_dp.study.trials import (
     SlotRecord,
     score,
     was_enqueued,
 )
-from optuna_dp.protocol.snapshot import StudySnapshot
+from optuna_dp.study.snapshot import StudySnapshot
 
 # A logarithm or an exponential may differ in the last bits from machine to machine.
 _ROUNDING = 1e-12

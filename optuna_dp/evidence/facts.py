@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import ClassVar
 
-from optuna_dp.json_records import Record, stored
+from optuna_dp.core.json_entries import Record, stored
 
 
 class Status(enum.Enum):

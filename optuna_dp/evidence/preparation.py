@@ -9,7 +9,7 @@ from optuna_dp.errors import OptunaDPError
 from optuna_dp.evidence.data_description import CAP_ROW, UNIT_ROW
 from optuna_dp.evidence.facts import Fact, Status, weakest
 from optuna_dp.evidence.layout import escaped, two_columns
-from optuna_dp.evidence.promises import BEFORE_THE_RUNS, Promise
+from optuna_dp.evidence.assumptions import BEFORE_THE_RUNS, Promise
 from optuna_dp.training.prepared import AS_GIVEN, BY_ROW, BY_SCHEMA, WORDS
 
 ROW = "Preparation"

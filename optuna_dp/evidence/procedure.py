@@ -8,21 +8,21 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from optuna_dp.errors import InvalidArgumentError, PlanError, ReleaseRefusedError
-from optuna_dp.evidence.conduct import check_at_once
-from optuna_dp.evidence.runs import Evidence
+from optuna_dp.evidence.run_checks import check_at_once
+from optuna_dp.evidence.ended_runs import Evidence
 from optuna_dp.preparation.range_query import RangeQuery
-from optuna_dp.protocol.plan import Design, StudyPlan
-from optuna_dp.protocol.records import SlotRecord, ended
-from optuna_dp.protocol.snapshot import StudySnapshot
-from optuna_dp.training.judgement import RunJudgement, has_output, judgement_of
+from optuna_dp.study.plan import Design, StudyPlan
+from optuna_dp.study.trials import SlotRecord, ended
+from optuna_dp.study.snapshot import StudySnapshot
+from optuna_dp.runs.judgement import RunJudgement, has_output, judgement_of
 
 if TYPE_CHECKING:
     from optuna.distributions import BaseDistribution
     from optuna.trial import FrozenTrial
 
     from optuna_dp.accounting.guarantee import Guarantee
-    from optuna_dp.evidence.run_record import RunRecord
-    from optuna_dp.training.fidelity import Fidelity
+    from optuna_dp.evidence.stated_run import RunRecord
+    from optuna_dp.runs.run import Fidelity
 
 
 @dataclass(frozen=True)

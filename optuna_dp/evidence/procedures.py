@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from optuna_dp import by_name
+from optuna_dp.core import by_name
 from optuna_dp.errors import ReleaseRefusedError
 from optuna_dp.evidence.procedure import Procedure
 from optuna_dp.evidence.statement import Description
-from optuna_dp.protocol.plan import Design
+from optuna_dp.study.plan import Design
 
 if TYPE_CHECKING:
     from optuna_dp.accounting.guarantee import Guarantee
@@ -37,20 +37,20 @@ class _Entry(NamedTuple):
 # Loaded when they are used, so that a release depends on the code of its own procedure only.
 _PROCEDURES = {
     "budget": _Entry(
-        procedure="optuna_dp.budget.procedure:Budget",
-        description="optuna_dp.budget.statement:BudgetDescription",
+        procedure="optuna_dp.samplers.budget.procedure:Budget",
+        description="optuna_dp.samplers.budget.statement:BudgetDescription",
     ),
     "noisy_max": _Entry(
-        procedure="optuna_dp.utilities.procedure:UtilityChoice",
-        description="optuna_dp.utilities.statement:UtilityDescription",
+        procedure="optuna_dp.samplers.choice.procedure:UtilityChoice",
+        description="optuna_dp.samplers.choice.statement:UtilityDescription",
     ),
     "private_selection": _Entry(
-        procedure="optuna_dp.private_selection.procedure:PrivateSelection",
-        description="optuna_dp.private_selection.statement:SelectionDescription",
+        procedure="optuna_dp.samplers.selection.procedure:PrivateSelection",
+        description="optuna_dp.samplers.selection.statement:SelectionDescription",
     ),
     "propose_test": _Entry(
-        procedure="optuna_dp.utilities.procedure:UtilityChoice",
-        description="optuna_dp.utilities.statement:UtilityDescription",
+        procedure="optuna_dp.samplers.choice.procedure:UtilityChoice",
+        description="optuna_dp.samplers.choice.statement:UtilityDescription",
     ),
     "vote": _Entry(
         description="optuna_dp.voting.statement:VoteDescription",

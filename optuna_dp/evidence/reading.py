@@ -16,12 +16,12 @@ from optuna.trial import TrialState
 from optuna_dp.errors import PlanError, ReleaseRefusedError, UnfinishedStudyError
 from optuna_dp.evidence.procedure import Procedure
 from optuna_dp.evidence.procedures import procedure_of
-from optuna_dp.evidence.run_record import ONE_COST, run_records
-from optuna_dp.evidence.runs import Evidence, Run
-from optuna_dp.evidence.slot_records import check_direction, slot_record, way_on
-from optuna_dp.protocol.plan import StudyPlan
-from optuna_dp.protocol.records import checked_study
-from optuna_dp.protocol.snapshot import StudySnapshot
+from optuna_dp.evidence.stated_run import ONE_COST, run_records
+from optuna_dp.evidence.ended_runs import Evidence, Run
+from optuna_dp.evidence.slot_entries import check_direction, slot_record, way_on
+from optuna_dp.study.plan import StudyPlan
+from optuna_dp.study.trials import checked_study
+from optuna_dp.study.snapshot import StudySnapshot
 
 
 @dataclass(frozen=True)

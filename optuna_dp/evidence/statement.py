@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 from optuna_dp.evidence.data_description import SAMPLING_ROW
 from optuna_dp.evidence.facts import Fact, Status
 from optuna_dp.evidence.layout import escaped, one_line
-from optuna_dp.evidence.promises import FINAL_TRAINING, Promise
+from optuna_dp.evidence.assumptions import FINAL_TRAINING, Promise
 from optuna_dp.evidence.record_counts import RecordCounts
-from optuna_dp.protocol.plan import Design
-from optuna_dp.training.judgement import COMPARED, ENFORCED, NOT_CHECKED
+from optuna_dp.study.plan import Design
+from optuna_dp.runs.judgement import COMPARED, ENFORCED, NOT_CHECKED
 
 if TYPE_CHECKING:
     from optuna_dp.accounting.guarantee import Guarantee

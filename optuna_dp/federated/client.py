@@ -20,7 +20,7 @@ from flwr.common.constant import ErrorCode
 from optuna.trial import FixedTrial
 
 from optuna_dp.accounting.kinds.skellam import SkellamDpEvent
-from optuna_dp.arrays import IntArray
+from optuna_dp.core.arrays import IntArray
 from optuna_dp.errors import Described, InvalidArgumentError, OptunaDPError
 from optuna_dp.federated.ledger import Answer, FileLedger, Ledger, StateLedger, now
 from optuna_dp.federated.policy import NODE_CONFIG_KEY, RUN_LEDGER, View, VotePolicy

@@ -13,7 +13,7 @@ from flwr.common.constant import ErrorCode
 from flwr.serverapp import Grid
 from flwr.supercore.task_identity import TaskIdentity
 
-from optuna_dp import validation
+from optuna_dp.core import validation
 from optuna_dp.errors import InvalidArgumentError
 
 _RUN_ID = 1

@@ -13,7 +13,7 @@ from optuna_dp.errors import InvalidArgumentError
 from optuna_dp.evidence.layout import numbered
 from optuna_dp.federated.ledger import Answer, FileLedger
 from optuna_dp.federated.policy import RUN_LEDGER, VotePolicy, total_epsilon
-from optuna_dp.numbers_shown import rounded_up
+from optuna_dp.core.numbers_shown import rounded_up
 from optuna_dp.voting.plan import UNITS, rounded_down
 
 _SERVERS = {

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from flwr.app import ConfigRecord, RecordDict
 
-from optuna_dp.arrays import IntArray
+from optuna_dp.core.arrays import IntArray
 from optuna_dp.federated.query import ACTION_PLAIN, PLAIN_RECORD, VoteQuery
 from optuna_dp.federated.transport import (
     Attempt,

@@ -27,7 +27,7 @@ from typing import Any
 import numpy as np
 import tomllib
 
-from optuna_dp import validation
+from optuna_dp.core import validation
 from optuna_dp.accounting.events import compose
 from optuna_dp.accounting.guarantee import Guarantee
 from optuna_dp.accounting.kinds.skellam import SkellamDpEvent

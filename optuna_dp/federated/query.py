@@ -22,11 +22,11 @@ from optuna.distributions import (
 )
 
 from optuna_dp.errors import Described, InvalidArgumentError, OptunaDPError
-from optuna_dp.models.given_points import to_internal
-from optuna_dp.models.grid import grid_of
-from optuna_dp.models.prior import UniformPrior
-from optuna_dp.models.space import check_space
-from optuna_dp.optuna_internals import contains
+from optuna_dp.priors.given_points import to_internal
+from optuna_dp.priors.grid import grid_of
+from optuna_dp.priors.prior import UniformPrior
+from optuna_dp.priors.space import check_space
+from optuna_dp.core.optuna_internals import contains
 from optuna_dp.voting.plan import VotePlan
 
 ACTION_PLAIN = "query.vote"

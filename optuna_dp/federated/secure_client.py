@@ -32,7 +32,7 @@ import numpy as np
 from cryptography.exceptions import InvalidTag
 from flwr.app import ConfigRecord, Context
 
-from optuna_dp.arrays import IntArray
+from optuna_dp.core.arrays import IntArray
 from optuna_dp.federated.policy import View
 from optuna_dp.federated.query import VoteQuery, VoteRefusedError
 from optuna_dp.federated.secure_keys import (

@@ -13,7 +13,7 @@ from typing import Any, TypeVar, cast
 import numpy as np
 from flwr.app import ConfigRecord, RecordDict
 
-from optuna_dp.arrays import IntArray
+from optuna_dp.core.arrays import IntArray
 from optuna_dp.errors import InvalidArgumentError
 from optuna_dp.federated.query import ACTION_SECURE, SECURE_RECORD, VoteQuery
 from optuna_dp.federated.secure_keys import (

@@ -11,8 +11,8 @@ from flwr.app import Context
 from flwr.serverapp import Grid
 from optuna.distributions import BaseDistribution
 
-from optuna_dp import validation
-from optuna_dp.arrays import IntArray
+from optuna_dp.core import validation
+from optuna_dp.core.arrays import IntArray
 from optuna_dp.errors import InvalidArgumentError
 from optuna_dp.federated.plain_sum import PlainSum
 from optuna_dp.federated.query import (
@@ -24,9 +24,9 @@ from optuna_dp.federated.query import (
 )
 from optuna_dp.federated.secure_sum import SecureSum
 from optuna_dp.federated.transport import Attempt, Progress, Server
-from optuna_dp.models.space import check_space
-from optuna_dp.polling import poll
-from optuna_dp.protocol.plan import Design
+from optuna_dp.priors.space import check_space
+from optuna_dp.core.polling import poll
+from optuna_dp.study.plan import Design
 from optuna_dp.releasing.release import Release
 from optuna_dp.voting.ballots import argmax
 from optuna_dp.voting.plan import VoteFailedError, VotePlan, checked_adjacency

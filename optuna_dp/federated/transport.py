@@ -15,7 +15,7 @@ import numpy as np
 from flwr.app import Context, Message, RecordDict
 from flwr.serverapp import Grid
 
-from optuna_dp.arrays import IntArray
+from optuna_dp.core.arrays import IntArray
 from optuna_dp.federated.query import VoteQuery
 from optuna_dp.voting.plan import VotePlan
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
-from optuna_dp import validation
+from optuna_dp.core import validation
 from optuna_dp.errors import InvalidArgumentError, MissingExtraError
-from optuna_dp.protocol.entries import TRAININGS
-from optuna_dp.training.fidelity import Fidelity, SgdRun
-from optuna_dp.training.independence import refuse_trained, remember
+from optuna_dp.study.entries import TRAININGS
+from optuna_dp.runs.run import Fidelity, SgdRun
+from optuna_dp.runs.independence import refuse_trained, remember
 from optuna_dp.training.learner import checked_clipping_norm
-from optuna_dp.training.run_endings import check_at_end
-from optuna_dp.training.trial_notes import BY_OPACUS, claim
+from optuna_dp.runs.run_endings import check_at_end
+from optuna_dp.runs.trial_notes import BY_OPACUS, claim
 
 if TYPE_CHECKING:
     import torch

@@ -15,14 +15,14 @@ from typing import TYPE_CHECKING
 
 from scipy.optimize import newton
 
-from optuna_dp import validation
+from optuna_dp.core import validation
 from optuna_dp.errors import InvalidArgumentError
 from optuna_dp.planning.budget_split import central_limit_noise, squared_mu
 from optuna_dp.planning.saddle_point import Steps, estimated_epsilon
 from optuna_dp.training.learning_rate import LARGEST_STEP, NOISE_PER_WEIGHT
 
 if TYPE_CHECKING:
-    from optuna_dp.budget.plan import BudgetPlan
+    from optuna_dp.samplers.budget.plan import BudgetPlan
 
 # Softmax regressions and networks do as well with 100 to 300 steps; with 40 they lose. More are
 # taken where SGD needs them and they cost at most this share of the signal.

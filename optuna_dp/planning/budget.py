@@ -6,10 +6,10 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, Literal, NamedTuple
 
-from optuna_dp import validation
+from optuna_dp.core import validation
 from optuna_dp.accounting.events import as_event
 from optuna_dp.accounting.groups import group_epsilon
-from optuna_dp.budget.plan import BudgetPlan, PaidRuns, checked_score, rung_sizes
+from optuna_dp.samplers.budget.plan import BudgetPlan, PaidRuns, checked_score, rung_sizes
 from optuna_dp.errors import Described, InvalidArgumentError, type_of
 from optuna_dp.planning.batch import batch_choices
 from optuna_dp.planning.budget_split import Split, squared_mu

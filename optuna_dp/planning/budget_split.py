@@ -20,9 +20,9 @@ from scipy.special import log_ndtr
 from optuna_dp.accounting.guarantee import Guarantee
 from optuna_dp.accounting.rdp_curves import rdp_to_epsilon
 from optuna_dp.accounting.run_rdp import rdp_of
-from optuna_dp.budget.plan import PaidRuns, composed
+from optuna_dp.samplers.budget.plan import PaidRuns, composed
 from optuna_dp.errors import InvalidArgumentError
-from optuna_dp.numbers_shown import significant_up
+from optuna_dp.core.numbers_shown import significant_up
 from optuna_dp.planning.calibration import NOISE, SMALLEST_NOISE, profile_epsilon
 from optuna_dp.planning.saddle_point import Steps, estimated_epsilon
 from optuna_dp.planning.target_search import guided, largest_within

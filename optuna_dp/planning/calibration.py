@@ -15,16 +15,16 @@ from typing import Any, Literal
 import attr
 from dp_accounting import dp_event
 
-from optuna_dp import by_name, validation
+from optuna_dp.core import by_name, validation
 from optuna_dp.accounting.guarantee import Guarantee
 from optuna_dp.accounting.run_profile import pair_of
 from optuna_dp.errors import InvalidArgumentError
-from optuna_dp.json_records import Record
-from optuna_dp.numbers_shown import significant_up
+from optuna_dp.core.json_entries import Record
+from optuna_dp.core.numbers_shown import significant_up
 from optuna_dp.planning.target_search import TOLERANCE, Scale, guided, largest_within
-from optuna_dp.private_selection.event import PrivateSelectionDpEvent
-from optuna_dp.private_selection.guarantee import selection_guarantee
-from optuna_dp.private_selection.trial_counts.base import TrialCount
+from optuna_dp.selection.event import PrivateSelectionDpEvent
+from optuna_dp.selection.guarantee import selection_guarantee
+from optuna_dp.selection.laws.base import TrialCount
 
 Unknown = Literal["noise_multiplier", "mean", "density_bounds"]
 

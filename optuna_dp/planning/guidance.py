@@ -15,17 +15,17 @@ from typing import Any
 from optuna_dp.accounting.events import compose
 from optuna_dp.accounting.guarantee import Guarantee
 from optuna_dp.accounting.kinds.bounded_range import bounded_range
-from optuna_dp.budget.plan import BudgetPlan
+from optuna_dp.samplers.budget.plan import BudgetPlan
 from optuna_dp.errors import InvalidArgumentError
-from optuna_dp.json_records import Record
+from optuna_dp.core.json_entries import Record
 from optuna_dp.planning.batch import noise_of_training
 from optuna_dp.planning.budget import score_spread
 from optuna_dp.planning.calibration import NOISE, profile_epsilon, rough_epsilon
 from optuna_dp.planning.saddle_point import Steps, estimated_epsilon
 from optuna_dp.planning.target_search import Scale, SearchResult, guided
-from optuna_dp.private_selection.guarantee import selection_guarantee
-from optuna_dp.private_selection.trial_counts.negative_binomial import Geometric
-from optuna_dp.training.run_events import run_event, sgd_training
+from optuna_dp.selection.guarantee import selection_guarantee
+from optuna_dp.selection.laws.negative_binomial import Geometric
+from optuna_dp.runs.run_events import run_event, sgd_training
 
 # Where the noise of a score alone spreads an accuracy by as much, few differences can be seen.
 BLIND = 0.1

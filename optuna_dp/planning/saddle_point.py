@@ -24,7 +24,7 @@ from scipy.optimize import brentq, minimize_scalar
 
 from optuna_dp.accounting.discretisation import interval_for
 from optuna_dp.accounting.kinds.base import Part
-from optuna_dp.arrays import FloatArray
+from optuna_dp.core.arrays import FloatArray
 
 ComplexArray = npt.NDArray[np.complex128]
 

@@ -15,10 +15,10 @@ from typing import Any, ClassVar, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from optuna_dp import validation
-from optuna_dp.arrays import FloatArray
+from optuna_dp.core import validation
+from optuna_dp.core.arrays import FloatArray
 from optuna_dp.errors import InvalidArgumentError
-from optuna_dp.json_records import Record, stored
+from optuna_dp.core.json_entries import Record, stored
 
 # Of a list, on a page; its JSON has them all.
 _SHOWN_VALUES = 60

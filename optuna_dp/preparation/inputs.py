@@ -11,9 +11,9 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from optuna_dp import validation
+from optuna_dp.core import validation
 from optuna_dp.errors import Described, InvalidArgumentError
-from optuna_dp.json_records import Record, stored
+from optuna_dp.core.json_entries import Record, stored
 from optuna_dp.preparation import frames
 from optuna_dp.preparation.columns import Column, Number, as_text, column_from_json, numbers_of
 

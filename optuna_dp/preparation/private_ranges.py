@@ -34,7 +34,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from optuna_dp.arrays import FloatArray
+from optuna_dp.core.arrays import FloatArray
 from optuna_dp.errors import Described, InvalidArgumentError
 from optuna_dp.preparation.range_query import RangeQuery
 from optuna_dp.training.exact_step import rounded_gaussians

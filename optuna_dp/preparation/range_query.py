@@ -6,10 +6,10 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
-from optuna_dp import validation
+from optuna_dp.core import validation
 from optuna_dp.errors import InvalidArgumentError
-from optuna_dp.json_records import Record
-from optuna_dp.numbers_shown import significant_up
+from optuna_dp.core.json_entries import Record
+from optuna_dp.core.numbers_shown import significant_up
 
 if TYPE_CHECKING:
     from dp_accounting import dp_event

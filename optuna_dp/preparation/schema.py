@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from optuna_dp import validation
-from optuna_dp.arrays import FloatArray
+from optuna_dp.core import validation
+from optuna_dp.core.arrays import FloatArray
 from optuna_dp.errors import Described, InvalidArgumentError, OptunaDPError, type_of
 from optuna_dp.preparation import frames
 from optuna_dp.preparation.columns import (

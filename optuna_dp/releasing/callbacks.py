@@ -15,7 +15,7 @@ from optuna.study import Study
 from optuna_dp.errors import InvalidArgumentError, PlanError
 from optuna_dp.evidence.procedure import Procedure
 from optuna_dp.evidence.reading import OpenedStudy, open_study
-from optuna_dp.evidence.run_record import (
+from optuna_dp.evidence.stated_run import (
     ONE_COST,
     RunRecord,
     StatedRun,
@@ -23,14 +23,14 @@ from optuna_dp.evidence.run_record import (
     run_records,
     write_run_record,
 )
-from optuna_dp.evidence.slot_records import slot_record
-from optuna_dp.numbers_shown import rounded_down, rounded_up, significant_up
-from optuna_dp.optuna_internals import is_in_optimize_loop
-from optuna_dp.protocol.entries import study_attributes
-from optuna_dp.protocol.plan import StudyPlan
-from optuna_dp.protocol.records import below_number, ended, score
+from optuna_dp.evidence.slot_entries import slot_record
+from optuna_dp.core.numbers_shown import rounded_down, rounded_up, significant_up
+from optuna_dp.core.optuna_internals import is_in_optimize_loop
+from optuna_dp.study.entries import study_attributes
+from optuna_dp.study.plan import StudyPlan
+from optuna_dp.study.trials import below_number, ended, score
 from optuna_dp.releasing.reminders import looks_exact, missing_facts, warn_of_scores
-from optuna_dp.validation import open_unit
+from optuna_dp.core.validation import open_unit
 
 if TYPE_CHECKING:
     from dp_accounting import dp_event

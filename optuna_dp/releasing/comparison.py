@@ -1,7 +1,7 @@
 """The comparison of a statement with what follows from its own events, design and values.
 
 The statement is made a second time, from the guarantee, the design and the released values that
-it holds itself (:func:`optuna_dp.evidence.statement_data.statement_data`), and compared key by
+it holds itself (:func:`optuna_dp.releasing.statement_data.statement_data`), and compared key by
 key, its facts one by one. So a key or a fact that is added to statements is compared from then
 on, and one that no statement has is a difference.
 """
@@ -17,19 +17,19 @@ from typing import TYPE_CHECKING, Any
 from dp_accounting import dp_event
 from optuna.distributions import json_to_distribution
 
-from optuna_dp import validation
+from optuna_dp.core import validation
 from optuna_dp.accounting.guarantee import Guarantee
-from optuna_dp.evidence.markdown import range_in_words
+from optuna_dp.releasing.markdown import range_in_words
 from optuna_dp.evidence.procedures import (
     description_of,
     guarantee_without_study,
     procedure_of,
     releases_all_runs,
 )
-from optuna_dp.evidence.statement_data import statement_data
-from optuna_dp.numbers_shown import rounded_up
-from optuna_dp.optuna_internals import contains
-from optuna_dp.protocol.plan import Design
+from optuna_dp.releasing.statement_data import statement_data
+from optuna_dp.core.numbers_shown import rounded_up
+from optuna_dp.core.optuna_internals import contains
+from optuna_dp.study.plan import Design
 from optuna_dp.releasing.statement_file import check_keys
 
 if TYPE_CHECKING:

@@ -9,9 +9,9 @@ from optuna_dp.errors import InvalidArgumentError
 from optuna_dp.evidence.data_description import DataDescription, read_description
 from optuna_dp.evidence.procedures import description_of
 from optuna_dp.evidence.reading import opened_from
-from optuna_dp.protocol.entries import DESCRIPTION, RELEASED
-from optuna_dp.protocol.records import checked_study
-from optuna_dp.protocol.snapshot import StudySnapshot
+from optuna_dp.study.entries import DESCRIPTION, RELEASED
+from optuna_dp.study.trials import checked_study
+from optuna_dp.study.snapshot import StudySnapshot
 
 if TYPE_CHECKING:
     from optuna.study import Study

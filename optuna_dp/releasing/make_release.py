@@ -16,22 +16,22 @@ from optuna_dp.evidence.procedure import Asked, Procedure
 from optuna_dp.evidence.procedures import description_of, procedure_of
 from optuna_dp.evidence.reading import evidence_from, with_cost
 from optuna_dp.evidence.record_counts import RecordCounts
-from optuna_dp.evidence.runs import Evidence
-from optuna_dp.optuna_internals import storage_of
-from optuna_dp.protocol.entries import RELEASED, add_trial
-from optuna_dp.protocol.plan import Design
-from optuna_dp.protocol.records import checked_study, own_slot
-from optuna_dp.protocol.snapshot import OtherStudy, StudySnapshot, other_studies
-from optuna_dp.protocol.storage_errors import clear_storage_errors, storage_failure
+from optuna_dp.evidence.ended_runs import Evidence
+from optuna_dp.core.optuna_internals import storage_of
+from optuna_dp.study.entries import RELEASED, add_trial
+from optuna_dp.study.plan import Design
+from optuna_dp.study.trials import checked_study, own_slot
+from optuna_dp.study.snapshot import OtherStudy, StudySnapshot, other_studies
+from optuna_dp.study.storage_errors import clear_storage_errors, storage_failure
 from optuna_dp.releasing.release import Release
 from optuna_dp.releasing.reminders import remind
-from optuna_dp.validation import open_unit, warn_of_large_delta
+from optuna_dp.core.validation import open_unit, warn_of_large_delta
 
 if TYPE_CHECKING:
     from optuna.study import Study
     from optuna.trial import FrozenTrial
 
-    from optuna_dp.optuna_internals import ArtifactStore
+    from optuna_dp.core.optuna_internals import ArtifactStore
 
 
 _logger = logging.getLogger("optuna_dp")

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 from optuna.distributions import BaseDistribution, distribution_to_json
 
-from optuna_dp import by_name
+from optuna_dp.core import by_name
 from optuna_dp.accounting.events import compose
 from optuna_dp.evidence.data_description import DataDescription
-from optuna_dp.evidence.markdown import statement_markdown
-from optuna_dp.evidence.statement_data import statement_data
-from optuna_dp.protocol.plan import Design
+from optuna_dp.releasing.markdown import statement_markdown
+from optuna_dp.releasing.statement_data import statement_data
+from optuna_dp.study.plan import Design
 
 if TYPE_CHECKING:
     from dp_accounting import dp_event

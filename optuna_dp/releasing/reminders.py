@@ -18,10 +18,10 @@ from typing import Any
 from optuna_dp.errors import ExactScoreWarning, OptunaDPError
 from optuna_dp.evidence.data_description import read_description
 from optuna_dp.evidence.procedures import procedure_of
-from optuna_dp.evidence.runs import Evidence
-from optuna_dp.exact_values import common_unit
-from optuna_dp.protocol.records import score
-from optuna_dp.protocol.snapshot import OtherStudy
+from optuna_dp.evidence.ended_runs import Evidence
+from optuna_dp.core.exact_values import common_unit
+from optuna_dp.study.trials import score
+from optuna_dp.study.snapshot import OtherStudy
 
 _logger = logging.getLogger("optuna_dp")
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from optuna_dp.errors import InvalidArgumentError
-from optuna_dp.evidence.statement_data import FORMAT, VERSION
+from optuna_dp.releasing.statement_data import FORMAT, VERSION
 
 RELEASE_FORMAT = "optuna-dp release"
 RELEASE_VERSION = 1

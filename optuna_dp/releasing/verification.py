@@ -16,17 +16,17 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from optuna_dp import validation
+from optuna_dp.core import validation
 from optuna_dp.accounting.groups import group_epsilon
 from optuna_dp.accounting.guarantee import Guarantee
 from optuna_dp.errors import InvalidArgumentError
-from optuna_dp.evidence.markdown import (
+from optuna_dp.releasing.markdown import (
     plain_guarantee,
     plain_open_points,
     questions_markdown,
     statement_markdown,
 )
-from optuna_dp.numbers_shown import rounded_up
+from optuna_dp.core.numbers_shown import rounded_up
 from optuna_dp.releasing.comparison import Check, compared, differing
 from optuna_dp.releasing.statement_file import (
     MOST_BYTES,

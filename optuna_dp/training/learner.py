@@ -8,8 +8,8 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from optuna_dp import validation
-from optuna_dp.arrays import FloatArray
+from optuna_dp.core import validation
+from optuna_dp.core.arrays import FloatArray
 from optuna_dp.errors import InvalidArgumentError
 from optuna_dp.training.exact_step import Array, ExactStep
 from optuna_dp.training.records import Records

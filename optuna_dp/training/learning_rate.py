@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 from typing import Any, Literal
 
-from optuna_dp import validation
+from optuna_dp.core import validation
 from optuna_dp.errors import InvalidArgumentError
 from optuna_dp.training.schedules import CONSTANT, Schedule
 

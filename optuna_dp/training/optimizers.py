@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from optuna_dp.arrays import FloatArray
+from optuna_dp.core.arrays import FloatArray
 from optuna_dp.errors import Described, InvalidArgumentError
 from optuna_dp.training.learning_rate import OPTIMIZERS, check_optimizer
 

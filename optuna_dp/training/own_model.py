@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from torch.nn.modules.batchnorm import _NormBase
 
-from optuna_dp.arrays import FloatArray
+from optuna_dp.core.arrays import FloatArray
 from optuna_dp.errors import Described, InvalidArgumentError
 from optuna_dp.training.learner import Rehearsable
 from optuna_dp.training.optimizers import OptimizerFactory, torch_optimizer

@@ -9,7 +9,7 @@ import math
 from dataclasses import dataclass
 from typing import Literal
 
-from optuna_dp import validation
+from optuna_dp.core import validation
 from optuna_dp.errors import InvalidArgumentError
 
 Decay = Literal["constant", "linear", "cosine"]

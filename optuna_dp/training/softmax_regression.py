@@ -9,15 +9,15 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from optuna_dp import validation
-from optuna_dp.arrays import FloatArray
+from optuna_dp.core import validation
+from optuna_dp.core.arrays import FloatArray
 from optuna_dp.errors import Described, InvalidArgumentError
 from optuna_dp.training.chunks import BLOCK, Chunk, chunks_of, in_chunks, placed, usual_parts
 from optuna_dp.training.exact_step import ExactStep
 from optuna_dp.training.learner import Learner
 from optuna_dp.training.optimizers import ArrayOptimizer
 from optuna_dp.training.records import Records
-from optuna_dp.training.schema import features_of_order_one
+from optuna_dp.training.made_up import features_of_order_one
 
 # Of the gradients of the records that are computed at a time.
 _GRADIENT_BYTES = 16 * 2**20

@@ -12,7 +12,7 @@ import torch
 from torch import nn
 from torch.nn.modules import activation
 
-from optuna_dp.arrays import FloatArray
+from optuna_dp.core.arrays import FloatArray
 from optuna_dp.training.chunks import BLOCK, Chunk, in_chunks, usual_parts
 from optuna_dp.training.each_record import EachRecord, Places, Rows
 from optuna_dp.training.exact_step import ExactStep
@@ -21,7 +21,7 @@ from optuna_dp.training.learner import Learner
 from optuna_dp.training.own_model import OwnModel
 from optuna_dp.training.record_functions import RecordFunction, Scope
 from optuna_dp.training.records import Records
-from optuna_dp.training.schema import features_of_order_one
+from optuna_dp.training.made_up import features_of_order_one
 
 # Of the gradients of the records that are computed at a time: what is quick, and what fits.
 _QUICK_BYTES, _GRADIENT_BYTES = 32 * 2**20, 256 * 2**20

@@ -16,9 +16,9 @@ from dp_accounting import dp_event
 
 from optuna_dp.accounting.guarantee import Guarantee
 from optuna_dp.accounting.rdp_curves import DEFAULT_ORDERS, best_order
-from optuna_dp.budget.plan import BudgetPlan
+from optuna_dp.samplers.budget.plan import BudgetPlan
 from optuna_dp.errors import InvalidArgumentError
-from optuna_dp.numbers_shown import rounded_up
+from optuna_dp.core.numbers_shown import rounded_up
 from optuna_dp.releasing.release import Release
 from optuna_dp.visualization import theme
 from optuna_dp.visualization.targets import (
@@ -311,7 +311,7 @@ def _so_far(study: optuna.Study) -> int:
     if opened(study).plan.design.procedure != "propose_test":
         return len(runs_of(study))
     # Lazy: only studies of that part have a trace.
-    from optuna_dp.utilities.choice import read_trace
+    from optuna_dp.samplers.choice.choice import read_trace
 
     return len(read_trace(study))
 

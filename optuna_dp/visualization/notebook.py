@@ -9,13 +9,13 @@ import html
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from optuna_dp import by_name
-from optuna_dp.numbers_shown import rounded_down, rounded_up
+from optuna_dp.core import by_name
+from optuna_dp.core.numbers_shown import rounded_down, rounded_up
 from optuna_dp.planning.guidance import PLAN_HEADS, plan_rows
 
 if TYPE_CHECKING:
     from optuna_dp.accounting.guarantee import Guarantee
-    from optuna_dp.budget.plan import BudgetPlan
+    from optuna_dp.samplers.budget.plan import BudgetPlan
     from optuna_dp.releasing.release import Release
 
 _DELTAS = (1e-4, 1e-5, 1e-6, 1e-8)

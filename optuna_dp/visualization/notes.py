@@ -6,15 +6,15 @@ import math
 
 from optuna.study import Study
 
-from optuna_dp.budget.settings import BudgetSettings
+from optuna_dp.samplers.budget.settings import BudgetSettings
 from optuna_dp.errors import OptunaDPError, ReleaseRefusedError, UnfinishedStudyError
 from optuna_dp.evidence.layout import two_columns
-from optuna_dp.evidence.markdown import METHODS
+from optuna_dp.releasing.markdown import METHODS
 from optuna_dp.evidence.procedures import description_of
 from optuna_dp.evidence.reading import OpenedStudy, read_evidence
-from optuna_dp.numbers_shown import rounded_up
-from optuna_dp.protocol.plan import StudyPlan
-from optuna_dp.protocol.records import output, score, trials_of
+from optuna_dp.core.numbers_shown import rounded_up
+from optuna_dp.study.plan import StudyPlan
+from optuna_dp.study.trials import output, score, trials_of
 from optuna_dp.releasing.callbacks import renyi_in_words
 from optuna_dp.releasing.release import Release
 from optuna_dp.visualization.targets import opened, runs_of, target_of
@@ -127,7 +127,7 @@ def _of_budget(study: Study, settings: BudgetSettings) -> dict[str, str]:
 
 def _of_choice(study: Study, plan: StudyPlan) -> dict[str, str]:
     # Lazy: only choices over partitions come here.
-    from optuna_dp.utilities.choice import recorded_choices
+    from optuna_dp.samplers.choice.choice import recorded_choices
 
     runs = runs_of(study)
     without = sum(score(trial) is None for trial in runs)
@@ -165,7 +165,7 @@ def _can_be_released(study: Study, opened_study: OpenedStudy) -> str:
 def _check_choice(study: Study, plan: StudyPlan) -> None:
     """Refuses what the release would; it would also make the choice, and nothing is drawn here."""
     # Lazy: only choices over partitions come here.
-    from optuna_dp.utilities.choice import (
+    from optuna_dp.samplers.choice.choice import (
         candidate_utilities,
         candidates_among,
         recorded_choices,

@@ -8,18 +8,18 @@ from typing import Any
 import optuna
 from optuna.trial import FrozenTrial
 
-from optuna_dp import validation
+from optuna_dp.core import validation
 from optuna_dp.accounting.guarantee import Guarantee
 from optuna_dp.accounting.kinds.approximate import pure_dp
-from optuna_dp.budget.plan import BudgetPlan
-from optuna_dp.budget.settings import BudgetSettings
+from optuna_dp.samplers.budget.plan import BudgetPlan
+from optuna_dp.samplers.budget.settings import BudgetSettings
 from optuna_dp.errors import InvalidArgumentError, PlanError
 from optuna_dp.evidence.procedures import releases_all_runs
 from optuna_dp.evidence.reading import OpenedStudy, open_study, with_cost
-from optuna_dp.private_selection.event import PrivateSelectionDpEvent
-from optuna_dp.protocol.entries import study_attributes
-from optuna_dp.protocol.plan import Design
-from optuna_dp.protocol.records import ended, trials_of
+from optuna_dp.selection.event import PrivateSelectionDpEvent
+from optuna_dp.study.entries import study_attributes
+from optuna_dp.study.plan import Design
+from optuna_dp.study.trials import ended, trials_of
 from optuna_dp.releasing.release import Release
 
 _LARGEST_RUNS = 200
@@ -92,8 +92,8 @@ def composition_of(target: Any, guarantee: Guarantee) -> Composition | None:
         return Composition("runs", (runs,), "the release, whatever the number of runs")
     if design is not None and design.procedure == "propose_test":
         # Lazy: only designs of that part have iterations.
-        from optuna_dp.utilities.doubling import DoublingPlan
-        from optuna_dp.utilities.settings import UtilitySettings
+        from optuna_dp.mechanisms.doubling import DoublingPlan
+        from optuna_dp.samplers.choice.settings import UtilitySettings
 
         plan = UtilitySettings.from_json(design.settings).plan
         assert isinstance(plan, DoublingPlan)
@@ -139,6 +139,6 @@ def runs_of(study: optuna.Study) -> list[FrozenTrial]:
     if opened_study.procedure.runs_are_private:
         return runs
     # Lazy: only choices over partitions have runs that are not private.
-    from optuna_dp.utilities.trials import never_began
+    from optuna_dp.samplers.choice.reported import never_began
 
     return [trial for trial in runs if not never_began(trial)]

@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterable
 import numpy as np
 import numpy.typing as npt
 
-from optuna_dp import validation
-from optuna_dp.arrays import IntArray
+from optuna_dp.core import validation
+from optuna_dp.core.arrays import IntArray
 from optuna_dp.errors import InvalidArgumentError
 
 RandomBytes = Callable[[int], bytes]

@@ -16,8 +16,8 @@ from fractions import Fraction
 import numpy as np
 import numpy.typing as npt
 
-from optuna_dp import validation
-from optuna_dp.arrays import IntArray
+from optuna_dp.core import validation
+from optuna_dp.core.arrays import IntArray
 from optuna_dp.errors import InvalidArgumentError
 from optuna_dp.voting.ballots import RandomBytes
 

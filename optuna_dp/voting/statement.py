@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 from optuna_dp.accounting.event_words import in_words
 from optuna_dp.evidence.facts import Fact, enforced
-from optuna_dp.evidence.promises import Promise
+from optuna_dp.evidence.assumptions import Promise
 from optuna_dp.evidence.statement import Description
-from optuna_dp.protocol.plan import Design
+from optuna_dp.study.plan import Design
 from optuna_dp.voting.plan import VotePlan
 
 if TYPE_CHECKING:

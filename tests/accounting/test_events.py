@@ -31,7 +31,7 @@ from optuna_dp.accounting.kinds.profile import ProfileDpEvent
 from optuna_dp.accounting.kinds.worst_case import WorstCaseDpEvent, worst_case
 from optuna_dp.accounting.opacus import from_opacus
 from optuna_dp.errors import InvalidArgumentError, UnsupportedEventError
-from optuna_dp.private_selection.event import PrivateSelectionDpEvent
+from optuna_dp.selection.event import PrivateSelectionDpEvent
 
 SGD = dp_sgd(noise_multiplier=0.71, sample_rate=256 / 60000, steps=2344)
 

@@ -17,7 +17,7 @@ import numpy as np
 import optuna
 import pytest
 from dp_accounting.pld import privacy_loss_distribution as plds
-from private_selection.bounds.discrete_runs import random_laws
+from selection.bounds.discrete_runs import random_laws
 from scipy.stats import norm
 
 import optuna_dp as odp

@@ -27,7 +27,7 @@ from optuna_dp.accounting.kinds.curve import rdp
 from optuna_dp.accounting.kinds.worst_case import worst_case
 from optuna_dp.accounting.run_profile import composed, pair_of, parts_of
 from optuna_dp.errors import InvalidArgumentError, UnsupportedEventError
-from optuna_dp.private_selection.event import PrivateSelectionDpEvent
+from optuna_dp.selection.event import PrivateSelectionDpEvent
 
 
 def pld_of(event):

@@ -25,8 +25,8 @@ from optuna_dp.accounting.kinds.worst_case import worst_case
 from optuna_dp.accounting.rdp_curves import DEFAULT_ORDERS, rdp_to_delta
 from optuna_dp.accounting.run_profile import pair_of
 from optuna_dp.accounting.run_rdp import rdp_of
-from optuna_dp.private_selection.bounds import as_part
-from optuna_dp.private_selection.event import PrivateSelectionDpEvent
+from optuna_dp.selection.bounds import as_part
+from optuna_dp.selection.event import PrivateSelectionDpEvent
 
 
 class TestTrees:

@@ -27,7 +27,7 @@ from optuna_dp.accounting.rdp_curves import (
 )
 from optuna_dp.accounting.run_rdp import rdp_of
 from optuna_dp.errors import InvalidArgumentError, UnsupportedEventError
-from optuna_dp.private_selection.event import PrivateSelectionDpEvent
+from optuna_dp.selection.event import PrivateSelectionDpEvent
 
 ORDERS = np.array([1.05, 1.5, 2.0, 3.0, 8.0, 32.0, 200.0])
 SGD = dp_sgd(noise_multiplier=1.0, sample_rate=256 / 60000, steps=2344)

@@ -18,7 +18,7 @@ from optuna_dp.accounting.dominating_pairs import DominatingPair
 from optuna_dp.accounting.kinds.approximate import randomized_response
 from optuna_dp.accounting.run_profile import pair_of
 from optuna_dp.errors import UnsupportedEventError
-from optuna_dp.private_selection.event import PrivateSelectionDpEvent
+from optuna_dp.selection.event import PrivateSelectionDpEvent
 
 EPSILONS = np.array([0.0, 0.01, 0.05, 0.2, 0.5, 1.0, 1.7, 3.0])
 TOLERANCE = 1e-12

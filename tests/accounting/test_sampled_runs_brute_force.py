@@ -13,12 +13,12 @@ from collections.abc import Sequence
 
 import numpy as np
 import pytest
-from budget.proposers import Run, worst
+from samplers.budget.proposers import Run, worst
 from dp_accounting import dp_event
 
 import optuna_dp as odp
 from optuna_dp.accounting.guarantee import Guarantee
-from optuna_dp.arrays import FloatArray
+from optuna_dp.core.arrays import FloatArray
 
 EPSILONS = (0.0, 0.2, 0.6, 1.2)
 

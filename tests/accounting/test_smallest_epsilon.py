@@ -12,7 +12,7 @@ from optuna_dp.accounting import events
 from optuna_dp.accounting.bounds import smallest_epsilon
 from optuna_dp.accounting.kinds.approximate import randomized_response
 from optuna_dp.accounting.run_profile import pair_of
-from optuna_dp.private_selection.bounds.profile_bound import DataProfile
+from optuna_dp.selection.bounds.profile_bound import DataProfile
 
 DELTA = 1e-5
 

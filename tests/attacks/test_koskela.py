@@ -16,7 +16,7 @@ from optuna_dp.accounting.kinds.approximate import randomized_response
 from optuna_dp.accounting.run_profile import pair_of
 from optuna_dp.attacks.comparisons import koskela_applies, koskela_delta
 from optuna_dp.errors import InvalidArgumentError
-from optuna_dp.private_selection.bounds.profile_bound import DataProfile
+from optuna_dp.selection.bounds.profile_bound import DataProfile
 
 LAWS: list[TrialCount] = [
     Geometric(10.0),

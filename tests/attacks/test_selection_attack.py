@@ -21,7 +21,7 @@ from optuna_dp.attacks.attainable import attainable_pairs
 from optuna_dp.attacks.data_attack import trade_off_vertices
 from optuna_dp.attacks.selection_attack import AttackSearch, strongest_attack
 from optuna_dp.errors import InvalidArgumentError, UnsupportedEventError
-from optuna_dp.private_selection.bounds.profile_bound import DataProfile
+from optuna_dp.selection.bounds.profile_bound import DataProfile
 
 LAWS: list[TrialCount] = [
     Geometric(10.0),

@@ -11,7 +11,7 @@ sys.path.insert(0, str(Path(__file__).parents[2] / "examples" / "benchmarks"))
 
 import storage_traffic
 
-from optuna_dp.adaptive_selection.densities.projection import project_log
+from optuna_dp.priors.densities.projection import project_log
 
 
 @pytest.mark.parametrize("name", storage_traffic.samplers())
@@ -46,9 +46,9 @@ def test_the_simulated_density_is_the_library_s() -> None:
     from optuna.distributions import FloatDistribution
     from simulate import log_weights
 
-    from optuna_dp.adaptive_selection.densities.adaptive_density import AdaptiveDensity
-    from optuna_dp.adaptive_selection.densities.informed import FixedCandidates
-    from optuna_dp.models.scores import RunOutcome
+    from optuna_dp.priors.densities.adaptive_density import AdaptiveDensity
+    from optuna_dp.priors.densities.informed import FixedCandidates
+    from optuna_dp.priors.scores import RunOutcome
 
     rng = np.random.default_rng(0)
     points, known = rng.random((40, 2)), rng.random((9, 2))

@@ -87,7 +87,7 @@ def test_every_epsilon_follows_from_the_stored_guarantee(key: str) -> None:
 
 @pytest.mark.parametrize("name", SMALL)
 def test_a_record_is_in_one_part_and_the_partitions_are_not_too_many(name: str) -> None:
-    from optuna_dp.utilities import validation_records_needed
+    from optuna_dp.mechanisms import validation_records_needed
 
     parts, size = rows(name, 3), size_of(name)
     assert len(parts["train"]) == pytest.approx(size.train, rel=0.15)

@@ -57,7 +57,7 @@ def test_every_block_is_run_or_says_why_not(block: Block) -> None:
         assert block.language in ("python", "console")
 
 
-@pytest.mark.filterwarnings("ignore::optuna_dp.utilities.partitions_needed.NoiseWarning")
+@pytest.mark.filterwarnings("ignore::optuna_dp.mechanisms.partitions_needed.NoiseWarning")
 @pytest.mark.parametrize(
     "page",
     [

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from documentation.pages import PAGES, ROOT, blocks_of
-from optuna_dp.testing.source_hints import hints_in_source
+from optuna_dp.check.source_hints import hints_in_source
 
 FOLDER = ROOT / "examples" / "existing_scripts"
 PAIRS = sorted(path.stem.removesuffix("_before") for path in FOLDER.glob("*_before.py"))

@@ -83,11 +83,11 @@ def test_the_parts_that_users_import_are_found() -> None:
 
 
 def test_a_name_without_a_directive_is_found() -> None:
-    page = PAGE.replace(".. autoclass:: optuna_dp.utilities.DoublingPlan", "")
-    assert not is_documented("optuna_dp.utilities", "DoublingPlan", documented(page), page)
-    assert is_documented("optuna_dp.utilities", "NoisyMaxPlan", documented(page), page)
+    page = PAGE.replace(".. autoclass:: optuna_dp.mechanisms.DoublingPlan", "")
+    assert not is_documented("optuna_dp.mechanisms", "DoublingPlan", documented(page), page)
+    assert is_documented("optuna_dp.mechanisms", "NoisyMaxPlan", documented(page), page)
     # The same function under two names needs one entry.
-    assert is_documented("optuna_dp.utilities", "partition", documented(page), page)
+    assert is_documented("optuna_dp.mechanisms", "partition", documented(page), page)
 
 
 @pytest.mark.parametrize("part", PARTS)

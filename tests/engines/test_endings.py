@@ -22,7 +22,7 @@ from patience import PATIENCE, within
 from reliability.checks import check_exactly_t, release_of
 
 import optuna_dp as odp
-from optuna_dp.polling import poll
+from optuna_dp.core.polling import poll
 
 from .driver import RUNS, running
 from .studies import Diary, journal_study

@@ -17,7 +17,7 @@ from typing import Any
 from patience import within
 
 from federated import certificates
-from optuna_dp.polling import poll
+from optuna_dp.core.polling import poll
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "federated_vote"
 HOST = "127.0.0.1"

@@ -28,7 +28,7 @@ from optuna_dp.federated.secure_keys import (
     view_of,
     write_letter,
 )
-from optuna_dp.polling import poll
+from optuna_dp.core.polling import poll
 from optuna_dp.voting.plan import VotePlan
 
 

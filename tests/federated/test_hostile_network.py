@@ -16,7 +16,7 @@ from patience import within
 
 from federated.deployment import loopback
 from federated.hostile_server import ATTEMPTS, REASONS
-from optuna_dp.polling import poll
+from optuna_dp.core.polling import poll
 
 pytestmark = pytest.mark.deployment
 

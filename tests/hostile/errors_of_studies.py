@@ -7,14 +7,14 @@ import warnings
 from typing import Any
 
 import optuna
-from budget.budget_support import budget
+from samplers.budget.budget_support import budget
 from optuna.exceptions import StorageInternalError
 from optuna.trial import create_trial
 from support import RUN, exactly, finished_study, objective, study_of
 
 import optuna_dp as odp
 from optuna_dp.errors import OptunaDPError
-from optuna_dp.protocol.entries import PLAN
+from optuna_dp.study.entries import PLAN
 
 from .error_case import Case
 from .junk import write

@@ -11,13 +11,13 @@ from typing import Any
 import numpy as np
 import optuna
 import pytest
-from budget.budget_support import budget
+from samplers.budget.budget_support import budget
 from support import exactly, study_of
 
 import optuna_dp as odp
 from optuna_dp.errors import PlanError
-from optuna_dp.protocol.entries import PLAN, SLOT
-from optuna_dp.utilities.sparse_vector import DiscreteLaplace
+from optuna_dp.study.entries import PLAN, SLOT
+from optuna_dp.mechanisms.sparse_vector import DiscreteLaplace
 
 X = {"x": optuna.distributions.FloatDistribution(0.0, 1.0)}
 SAMPLERS: dict[str, Callable[[], Any]] = {

@@ -10,7 +10,7 @@ from typing import Any
 
 import optuna
 import pytest
-from budget.budget_support import budget
+from samplers.budget.budget_support import budget
 from optuna.trial import Trial
 from support import RUN, asking, exactly, study_of
 

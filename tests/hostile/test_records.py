@@ -8,22 +8,22 @@ from typing import Any
 
 import optuna
 import pytest
-from budget.budget_support import budget
+from samplers.budget.budget_support import budget
 from hypothesis import given
 from support import exactly, study_of
 
 import optuna_dp as odp
 from optuna_dp.accounting.event_json import event_from_json, event_to_json
-from optuna_dp.budget.settings import BudgetSettings
+from optuna_dp.samplers.budget.settings import BudgetSettings
 from optuna_dp.errors import OptunaDPError
-from optuna_dp.evidence.run_record import RunRecord, StatedRun
-from optuna_dp.private_selection.event import PrivateSelectionDpEvent
-from optuna_dp.private_selection.settings import SelectionSettings
-from optuna_dp.protocol.entries import PLAN
-from optuna_dp.protocol.plan import StudyPlan
-from optuna_dp.protocol.records import SlotRecord
-from optuna_dp.utilities.choice import Choice
-from optuna_dp.utilities.settings import UtilitySettings
+from optuna_dp.evidence.stated_run import RunRecord, StatedRun
+from optuna_dp.selection.event import PrivateSelectionDpEvent
+from optuna_dp.samplers.selection.settings import SelectionSettings
+from optuna_dp.study.entries import PLAN
+from optuna_dp.study.plan import StudyPlan
+from optuna_dp.study.trials import SlotRecord
+from optuna_dp.samplers.choice.choice import Choice
+from optuna_dp.samplers.choice.settings import UtilitySettings
 
 from .junk import damaged, few, outcome, same
 

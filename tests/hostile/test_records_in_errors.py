@@ -12,7 +12,7 @@ from granted import granted
 
 import optuna_dp as odp
 from optuna_dp.errors import InvalidArgumentError
-from optuna_dp.utilities import Utilities
+from optuna_dp.mechanisms import Utilities
 
 # What a person would know again.
 NAME, NUMBER = "Ada Lovelace", 31_415.9

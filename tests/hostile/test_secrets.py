@@ -11,16 +11,16 @@ from typing import Any
 
 import optuna
 import pytest
-from budget.budget_support import budget
+from samplers.budget.budget_support import budget
 from optuna.trial import TrialState, create_trial
 from support import RUN, logged, study_of
 
 import optuna_dp as odp
 from optuna_dp.errors import OptunaDPError
 from optuna_dp.evidence.reading import read_evidence
-from optuna_dp.protocol.entries import BEYOND, CLAIMS, SLOT
-from optuna_dp.protocol.records import SlotRecord, read_plan
-from optuna_dp.protocol.waiting import Waiting
+from optuna_dp.study.entries import BEYOND, CLAIMS, SLOT
+from optuna_dp.study.trials import SlotRecord, read_plan
+from optuna_dp.study.waiting import Waiting
 from optuna_dp.releasing.callbacks import LOSS_LOGGER
 
 SECRET = 41

@@ -11,7 +11,7 @@ from typing import Any
 
 import optuna
 import pytest
-from budget.budget_support import budget
+from samplers.budget.budget_support import budget
 from hypothesis import given
 from hypothesis import strategies as st
 from optuna.distributions import (
@@ -23,7 +23,7 @@ from support import RUN, exactly, finished_study
 
 import optuna_dp as odp
 from optuna_dp.errors import OptunaDPError
-from optuna_dp.utilities.partitions_needed import NoiseWarning
+from optuna_dp.mechanisms.partitions_needed import NoiseWarning
 
 from .junk import few, many, odd, outcome
 

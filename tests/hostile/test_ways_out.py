@@ -14,7 +14,7 @@ from typing import Any
 
 import optuna
 import pytest
-from budget.budget_support import budget
+from samplers.budget.budget_support import budget
 from optuna.trial import Trial, TrialState
 from support import RUN, exactly, objective, study_of
 

@@ -9,8 +9,8 @@ from typing import Any
 
 import optuna_dp as odp
 from optuna_dp.accounting.event_json import event_from_json
-from optuna_dp.evidence.statement_data import statement_data
-from optuna_dp.protocol.plan import Design
+from optuna_dp.releasing.statement_data import statement_data
+from optuna_dp.study.plan import Design
 
 
 def made_again(

@@ -9,7 +9,7 @@ from typing import Any
 
 import optuna
 import pytest
-from budget.budget_support import budget
+from samplers.budget.budget_support import budget
 from optuna.distributions import CategoricalDistribution, FloatDistribution
 from support import recorded
 
@@ -178,8 +178,8 @@ def test_choices_that_json_changes_work_on_every_storage(
 @pytest.mark.filterwarnings("ignore:Choices for a categorical distribution")
 def test_a_model_of_scores_learns_from_choices_that_json_changes(tmp_path: Path) -> None:
     """The same history has the same encoding, whatever form a storage gives choices back in."""
-    from optuna_dp.models.encoding import encode_params
-    from optuna_dp.protocol.draws import checked_space, stored_form
+    from optuna_dp.priors.encoding import encode_params
+    from optuna_dp.study.draws import checked_space, stored_form
 
     space = {"c": CategoricalDistribution([(1, 2), (3, 4)])}
     encodings = []

@@ -23,7 +23,7 @@ from optuna_dp.errors import (
     ReleaseRefusedError,
     UnsupportedEventError,
 )
-from optuna_dp.numbers_shown import rounded_up
+from optuna_dp.core.numbers_shown import rounded_up
 from optuna_dp.releasing.callbacks import LOSS_LOGGER, renyi_in_words
 
 
@@ -316,7 +316,7 @@ def test_it_stops_the_study_by_itself() -> None:
     study = study_of(sampler)
     callback = odp.PrivacyCallback()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("optuna_dp.protocol.slot_strategy.Slot.stop_loop", lambda slot: None)
+        patch.setattr("optuna_dp.study.slot_strategy.Slot.stop_loop", lambda slot: None)
         study.optimize(objective, n_trials=50, callbacks=[callback])
     assert len(study.trials) == 5
 

@@ -14,7 +14,7 @@ from support import exactly, logged, study_of
 
 import optuna_dp as odp
 from optuna_dp.errors import InvalidArgumentError, ReleaseRefusedError
-from optuna_dp.private_selection.failures import UNLIKELY, is_unlikely_block, longest_block
+from optuna_dp.samplers.selection.failures import UNLIKELY, is_unlikely_block, longest_block
 
 RUN = odp.pure_dp(0.1)  # Quickly accounted for.
 X = {"x": optuna.distributions.FloatDistribution(0.0, 1.0)}

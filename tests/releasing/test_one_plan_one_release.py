@@ -6,12 +6,12 @@ from typing import Any
 
 import optuna
 import pytest
-from budget.budget_support import budget
+from samplers.budget.budget_support import budget
 from support import RUN, exactly, objective, study_of
 
 import optuna_dp as odp
 from optuna_dp.errors import ReleaseRefusedError
-from optuna_dp.protocol.entries import PLAN, SLOT
+from optuna_dp.study.entries import PLAN, SLOT
 
 X = {"x": optuna.distributions.FloatDistribution(0.0, 1.0)}
 

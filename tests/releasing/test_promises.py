@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 import numpy as np
 import optuna
 import pytest
-from budget.budget_support import budget, finished
+from samplers.budget.budget_support import budget, finished
 from releasing.forgery import made_again
 from releasing.small_studies import (
     DISJOINT,

@@ -31,7 +31,7 @@ from optuna_dp.errors import (
     UnfinishedStudyError,
     UnsupportedEventError,
 )
-from optuna_dp.protocol.entries import DRAW, PLAN, SINGLE_DRAWS, SLOT
+from optuna_dp.study.entries import DRAW, PLAN, SINGLE_DRAWS, SLOT
 
 X = {"x": optuna.distributions.FloatDistribution(-1.0, 1.0)}
 Make = Callable[[], optuna.Study]

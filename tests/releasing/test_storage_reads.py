@@ -17,8 +17,8 @@ from optuna_dp.errors import ReleaseRefusedError
 from optuna_dp.evidence.procedure import Asked
 from optuna_dp.evidence.procedures import procedure_of
 from optuna_dp.evidence.reading import open_study, read_evidence
-from optuna_dp.protocol.entries import RELEASED
-from optuna_dp.protocol.plan import StudyPlan
+from optuna_dp.study.entries import RELEASED
+from optuna_dp.study.plan import StudyPlan
 
 SPACE = {"x": optuna.distributions.FloatDistribution(0.0, 1.0)}
 PILOTS = 3

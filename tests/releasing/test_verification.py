@@ -11,7 +11,7 @@ from typing import Any
 
 import optuna
 import pytest
-from budget.budget_support import budget
+from samplers.budget.budget_support import budget
 from releasing.forgery import made_again
 from slow_cases import slow_if
 from support import asking
@@ -21,7 +21,7 @@ from typer.testing import CliRunner
 import optuna_dp as odp
 from optuna_dp.cli.application import app
 from optuna_dp.errors import InvalidArgumentError
-from optuna_dp.numbers_shown import rounded_up
+from optuna_dp.core.numbers_shown import rounded_up
 
 RUN = odp.gaussian(noise_multiplier=4.0)
 QUICK = odp.pure_dp(0.1)  # Quickly accounted for.

@@ -11,10 +11,10 @@ from scipy.optimize import brentq
 from scipy.stats import norm
 
 import optuna_dp as odp
-from optuna_dp.budget.settings import PROCEDURE, BudgetSettings
+from optuna_dp.samplers.budget.settings import PROCEDURE, BudgetSettings
 from optuna_dp.evidence.reading import read_evidence
-from optuna_dp.protocol.entries import BEYOND, SLOT
-from optuna_dp.protocol.records import read_plan
+from optuna_dp.study.entries import BEYOND, SLOT
+from optuna_dp.study.trials import read_plan
 
 
 def plan_of(study: optuna.Study):

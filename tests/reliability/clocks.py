@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from optuna_dp import polling
+from optuna_dp.core import polling
 
 
 class FakeClock(polling.Clock):

@@ -31,7 +31,7 @@ if sys.platform == "win32":  # The fork server makes workers cheap enough to kil
 def forks() -> Any:
     """Forks workers from a clean process that has imported everything and opened nothing."""
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["reliability.workers", "optuna_dp.models.surrogate"])
+    context.set_forkserver_preload(["reliability.workers", "optuna_dp.priors.surrogate"])
     return context
 
 

@@ -24,7 +24,7 @@ from optuna.storages.journal import JournalFileBackend
 from optuna.storages.journal._file import BaseJournalFileLock
 from patience import within
 
-from optuna_dp.polling import poll
+from optuna_dp.core.polling import poll
 
 KINDS = ("sqlite", "journal", "postgresql", "grpc")
 

@@ -16,7 +16,7 @@ from optuna.storages import InMemoryStorage
 from support import ask, exactly, tell
 
 import optuna_dp as odp
-from optuna_dp import polling
+from optuna_dp.core import polling
 from optuna_dp.errors import PlanError
 
 from .checks import check_exactly_t, plan_of, release_of

@@ -19,7 +19,7 @@ from typer.testing import CliRunner
 import optuna_dp as odp
 from optuna_dp.cli.application import app
 from optuna_dp.errors import InvalidArgumentError, StorageError
-from optuna_dp.protocol.torn_journals import mend_journal, torn_lines
+from optuna_dp.study.torn_journals import mend_journal, torn_lines
 
 from .checks import release_of
 from .workers import SAMPLERS

@@ -43,9 +43,9 @@ from support import add_behind, tell
 
 import optuna_dp as odp
 from optuna_dp.errors import OptunaDPError, ReleaseRefusedError, UnfinishedStudyError
-from optuna_dp.protocol.entries import SLOT
-from optuna_dp.utilities import doubling, report_noisy_max
-from optuna_dp.utilities.choice import recorded_choices
+from optuna_dp.study.entries import SLOT
+from optuna_dp.mechanisms import doubling, report_noisy_max
+from optuna_dp.samplers.choice.choice import recorded_choices
 
 from .checks import check_charged, plan_of
 from .storages import opened

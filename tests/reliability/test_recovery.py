@@ -7,7 +7,7 @@ import json
 import optuna
 import pytest
 import sqlalchemy
-from budget.budget_support import budget
+from samplers.budget.budget_support import budget
 from optuna.storages import JournalStorage
 from optuna.storages.journal import JournalFileBackend, JournalFileOpenLock
 from optuna.trial import TrialState
@@ -15,12 +15,12 @@ from support import RUN, exactly, logged, objective, study_of
 from typer.testing import CliRunner
 
 import optuna_dp as odp
-from optuna_dp import polling
+from optuna_dp.core import polling
 from optuna_dp.errors import InvalidArgumentError, PlanError, ReleaseRefusedError
-from optuna_dp.protocol.entries import PLAN, TrialEntry
-from optuna_dp.protocol.plan import StudyPlan
-from optuna_dp.protocol.records import read_plan
-from optuna_dp.protocol.under_way import UnderWay
+from optuna_dp.study.entries import PLAN, TrialEntry
+from optuna_dp.study.plan import StudyPlan
+from optuna_dp.study.trials import read_plan
+from optuna_dp.study.under_way import UnderWay
 
 from .clocks import FakeClock
 from .storages import opened

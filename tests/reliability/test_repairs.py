@@ -10,7 +10,7 @@ from typing import Any
 import optuna
 import pytest
 import sqlalchemy
-from budget.budget_support import budget
+from samplers.budget.budget_support import budget
 from optuna.storages import InMemoryStorage, JournalStorage, RDBStorage
 from optuna.storages.journal import JournalFileBackend
 from optuna.trial import TrialState

@@ -22,7 +22,7 @@ from optuna.trial import TrialState
 from support import RUN, ask, tell
 
 import optuna_dp as odp
-from optuna_dp.budget.plan import BudgetPlan, PaidRuns
+from optuna_dp.samplers.budget.plan import BudgetPlan, PaidRuns
 
 from .storages import open_storage, opened
 

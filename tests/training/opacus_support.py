@@ -13,10 +13,10 @@ from support import budget_sampler, study_of
 
 import optuna_dp as odp
 from optuna_dp.errors import PlanError
-from optuna_dp.protocol.entries import SPENT, TRAININGS
-from optuna_dp.training.fidelity import Fidelity
-from optuna_dp.training.run_endings import settle
-from optuna_dp.training.trial_notes import claims, noted
+from optuna_dp.study.entries import SPENT, TRAININGS
+from optuna_dp.runs.run import Fidelity
+from optuna_dp.runs.run_endings import settle
+from optuna_dp.runs.trial_notes import claims, noted
 
 torch = pytest.importorskip("torch", reason="needs the extra opacus")
 pytest.importorskip("opacus", reason="needs the extra opacus")

@@ -8,8 +8,8 @@ import pytest
 
 import optuna_dp as odp
 from optuna_dp.errors import InvalidArgumentError
-from optuna_dp.protocol.entries import TRAININGS
-from optuna_dp.training.trial_notes import claims, stored_trial
+from optuna_dp.study.entries import TRAININGS
+from optuna_dp.runs.trial_notes import claims, stored_trial
 
 N = 20
 X, Y = np.linspace(-1, 1, 2 * N).reshape(N, 2), np.arange(N) % 2

@@ -19,7 +19,7 @@ import pytest
 from granted import NO_NOISE, claimed, granted
 
 import optuna_dp as odp
-from optuna_dp.protocol.entries import TRAININGS
+from optuna_dp.study.entries import TRAININGS
 from optuna_dp.training.sampling import poisson_sample
 from optuna_dp.training.schedules import Schedule
 

@@ -17,7 +17,7 @@ from scipy import stats
 
 import optuna_dp as odp
 from optuna_dp.errors import PlanError
-from optuna_dp.protocol.entries import TRAININGS
+from optuna_dp.study.entries import TRAININGS
 from optuna_dp.training import exact_step
 from optuna_dp.training.exact_step import ExactStep, rounded_gaussians
 

@@ -17,7 +17,7 @@ from support import exactly, study_of  # noqa: E402
 from torch import nn  # noqa: E402
 
 import optuna_dp as odp  # noqa: E402
-from optuna_dp.protocol.entries import TRAININGS  # noqa: E402
+from optuna_dp.study.entries import TRAININGS  # noqa: E402
 from optuna_dp.training import chunks, each_record  # noqa: E402
 
 cross_entropy = nn.functional.cross_entropy

@@ -15,7 +15,7 @@ import torch_models  # noqa: E402
 from granted import NO_NOISE, claimed, granted  # noqa: E402
 
 import optuna_dp as odp  # noqa: E402
-from optuna_dp.protocol.entries import TRAININGS  # noqa: E402
+from optuna_dp.study.entries import TRAININGS  # noqa: E402
 from optuna_dp.training.schedules import Schedule  # noqa: E402
 
 RECORDS, NORM, LENGTH, TOKENS, CLASSES = 6, 0.5, 7, 40, 3

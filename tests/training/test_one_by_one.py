@@ -16,7 +16,7 @@ from torch import nn  # noqa: E402
 
 import optuna_dp as odp  # noqa: E402
 from optuna_dp.errors import InvalidArgumentError  # noqa: E402
-from optuna_dp.protocol.entries import TRAININGS  # noqa: E402
+from optuna_dp.study.entries import TRAININGS  # noqa: E402
 
 N, NORM = 9, 0.7
 X, Y = torch.randn(N, 4), torch.randint(0, 3, (N,))

@@ -12,7 +12,7 @@ import pytest
 from granted import granted
 
 import optuna_dp as odp
-from optuna_dp.training.rehearsal import LINEAR_SIZE
+from optuna_dp.runs.rehearsal import LINEAR_SIZE
 
 RECORDS, FEATURES, CLASSES = 200, 64, 10
 INPUTS = odp.made_up_inputs(*[(0.0, 1.0)] * FEATURES)

@@ -17,7 +17,7 @@ from torch import nn  # noqa: E402
 
 import optuna_dp as odp  # noqa: E402
 from optuna_dp.errors import InvalidArgumentError  # noqa: E402
-from optuna_dp.protocol.entries import TRAININGS  # noqa: E402
+from optuna_dp.study.entries import TRAININGS  # noqa: E402
 
 RECORDS = 200
 PLAN: dict[str, Any] = {"noise_multiplier": 2.0, "batch_size": 64.0, "steps": 60}

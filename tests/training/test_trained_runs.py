@@ -21,9 +21,9 @@ from torch.utils.data import Subset, TensorDataset  # noqa: E402
 
 import optuna_dp as odp  # noqa: E402
 from optuna_dp.errors import InvalidArgumentError, PlanError, ReleaseRefusedError  # noqa: E402
-from optuna_dp.protocol.entries import SCORES, TRAININGS  # noqa: E402
+from optuna_dp.study.entries import SCORES, TRAININGS  # noqa: E402
 from optuna_dp.training.schedules import Schedule  # noqa: E402
-from optuna_dp.training.trial_notes import BY_ENGINE  # noqa: E402
+from optuna_dp.runs.trial_notes import BY_ENGINE  # noqa: E402
 
 N = 60
 X = torch.randn(N, 4)

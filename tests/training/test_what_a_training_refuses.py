@@ -26,7 +26,7 @@ from torch.utils.data import (  # noqa: E402
 
 import optuna_dp as odp  # noqa: E402
 from optuna_dp.errors import InvalidArgumentError  # noqa: E402
-from optuna_dp.protocol.entries import TRAININGS  # noqa: E402
+from optuna_dp.study.entries import TRAININGS  # noqa: E402
 
 N = 8
 X, Y = torch.randn(N, 4), torch.randint(0, 3, (N,))

@@ -11,7 +11,7 @@ from scipy.optimize import brentq
 from task import HERE, Task, from_file
 
 import optuna_dp as odp
-from optuna_dp.utilities.doubling import DoublingPlan
+from optuna_dp.mechanisms.doubling import DoublingPlan
 
 noisy_max = from_file(HERE / "arms" / "noisy_max.py")
 GRANULARITY = 0.05

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 import attr
 from dp_accounting import dp_event
 
-from optuna_dp.arrays import FloatArray
+from optuna_dp.core.arrays import FloatArray
 
 if TYPE_CHECKING:
     from optuna_dp.accounting.bounds import Method

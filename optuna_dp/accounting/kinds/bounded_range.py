@@ -13,11 +13,11 @@ from typing import Any, ClassVar
 import attr
 from dp_accounting import dp_event
 
-from optuna_dp import validation
+from optuna_dp.core import validation
 from optuna_dp.accounting import bounded_range as of_range
 from optuna_dp.accounting.dominating_pairs import DominatingPair
 from optuna_dp.accounting.kinds.base import OwnEvent, checked
-from optuna_dp.arrays import FloatArray
+from optuna_dp.core.arrays import FloatArray
 
 
 @attr.s(frozen=True, slots=True, auto_attribs=True)

@@ -20,7 +20,7 @@ from dp_accounting.rdp import RdpAccountant
 
 from optuna_dp.accounting import events
 from optuna_dp.accounting.kinds.base import EventKind, OwnEvent, Part
-from optuna_dp.arrays import FloatArray
+from optuna_dp.core.arrays import FloatArray
 
 if TYPE_CHECKING:
     from optuna_dp.accounting.dominating_pairs import DominatingPair

@@ -14,7 +14,7 @@ from optuna_dp.accounting import units
 from optuna_dp.accounting.dominating_pairs import DominatingPair
 from optuna_dp.accounting.events import as_events
 from optuna_dp.accounting.kinds.base import OwnEvent
-from optuna_dp.arrays import FloatArray
+from optuna_dp.core.arrays import FloatArray
 
 _PROFILE_POINTS = 4000
 

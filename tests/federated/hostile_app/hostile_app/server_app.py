@@ -11,7 +11,7 @@ from flwr.app import Context
 from flwr.serverapp import Grid, ServerApp
 from patience import within
 
-from optuna_dp.polling import poll
+from optuna_dp.core.polling import poll
 
 app = ServerApp()
 

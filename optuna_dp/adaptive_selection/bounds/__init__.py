@@ -1,1 +1,0 @@
-"""The bound of selections whose runs learn from private outputs."""

@@ -1,0 +1,1 @@
+"""What every room uses: values that are checked, stored and shown."""

@@ -1,0 +1,74 @@
+"""What a lower package uses of a higher one: it is loaded by its name, from this closed table.
+
+Imports go one way. Six things that a guarantee, a plan or a release has on offer stand above it:
+the bound of a selection whose runs learn, known attacks, the bounds of others, pages for notebooks
+and dashboards, and a remark on a plan. Each is loaded when it is first used.
+
+Apart from the bound, these are shown beside a guarantee and are no part of it. Nothing that they
+return changes an epsilon.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import Any
+
+Entry = str
+"""An object by its module and its name: ``"optuna_dp.voting.plan:VotePlan"``."""
+
+_HISTORY_BOUND: Entry = "optuna_dp.selection.bounds.pointwise_bound:pointwise_bound"
+
+SHOWN_BESIDE: Mapping[str, Entry] = MappingProxyType(
+    {
+        "attack": "optuna_dp.attacks.strongest:strongest_known_attack",
+        "comparisons": "optuna_dp.attacks.comparisons:comparisons_of",
+        "notebook page": "optuna_dp.visualization.notebook:to_html",
+        "published page": "optuna_dp.dashboard.study_pages:annotate_published",
+        "remark on a plan": "optuna_dp.planning.batch:remark_on_batch",
+    }
+)
+
+
+@functools.cache
+def load(entry: Entry) -> Any:
+    """Returns the object of an entry."""
+    module, _, name = entry.partition(":")
+    return getattr(importlib.import_module(module), name)
+
+
+def history_bound() -> Callable[..., Any]:
+    """Returns the bound of a selection whose runs learn from private outputs."""
+    function: Callable[..., Any] = load(_HISTORY_BOUND)
+    return function
+
+
+def attack(event: Any, relation: str, delta: float) -> float:
+    """Returns the largest epsilon that a known attack attains."""
+    return float(load(SHOWN_BESIDE["attack"])(event, relation, delta))
+
+
+def comparisons(event: Any, relation: str, delta: float) -> Mapping[str, tuple[float, str]]:
+    """Returns epsilon by the bounds of others and why it is infinite, by the bound's name."""
+    bounds: Mapping[str, tuple[float, str]] = load(SHOWN_BESIDE["comparisons"])(
+        event, relation, delta
+    )
+    return bounds
+
+
+def notebook_page(result: Any) -> str | None:
+    """Returns a page of HTML, or None: a notebook then shows the ``repr``."""
+    page: str | None = load(SHOWN_BESIDE["notebook page"])(result)
+    return page
+
+
+def add_published_page(study: Any, release: Any) -> None:
+    """Adds to a published study what dashboards show of it."""
+    load(SHOWN_BESIDE["published page"])(study, release)
+
+
+def remark_on_plan(plan: Any) -> str:
+    """Returns what a better plan would gain, in words; empty if there is nothing to say."""
+    return str(load(SHOWN_BESIDE["remark on a plan"])(plan))

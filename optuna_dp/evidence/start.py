@@ -1,0 +1,140 @@
+"""Grants a trial the private run that it may make, and judges the run when the trial ends."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import optuna
+from optuna.storages import InMemoryStorage
+from optuna.trial import FrozenTrial, Trial, TrialState
+
+from optuna_dp.errors import PlanError
+from optuna_dp.evidence.run_checks import warning_of
+from optuna_dp.evidence.procedures import procedure_of
+from optuna_dp.core.optuna_internals import storage_of
+from optuna_dp.study import entries
+from optuna_dp.study.asking import BEYOND
+from optuna_dp.study.entries import ASKED
+from optuna_dp.study.plan import StudyPlan
+from optuna_dp.study.trials import SlotRecord, ended, own_slot, read_plan
+from optuna_dp.study.slot_strategy import Slot, SlotStrategy
+from optuna_dp.runs.run import Fidelity
+from optuna_dp.runs.judgement import judge_at_end
+from optuna_dp.runs.trial_notes import note, noted, stored_trial
+
+
+def fidelity(trial: Trial | Any) -> Fidelity:
+    """Returns what a trial may spend on its run: its noise, its steps and so on.
+
+    For the objective, before anything is trained::
+
+        run = odp.fidelity(trial)
+        trained = odp.train(run, model, (x, y), loss=..., score="accuracy")
+        return trained.score
+
+    In a study with a budget it is what the plan has for this trial: a pilot, or the last run. In a
+    study of ``RandTuneSampler(run=...)`` or ``DPHyPOSampler(run=...)`` all runs are alike.
+
+    That it was asked is recorded: a study with a run that has an output and never asked is refused
+    at release. A run has one grant, however often it asks.
+
+    Args:
+        trial: The trial that the objective was given.
+
+    Returns:
+        The :class:`optuna_dp.Fidelity` of the trial.
+
+    Raises:
+        PlanError: If the study has no plan of runs, the trial was not begun by the study's
+            sampler, or has ended.
+        optuna.TrialPruned: If the study's last run has begun already: nothing more is charged for.
+
+    Example:
+        >>> import optuna, optuna_dp as odp
+        >>> plan = odp.plan_budget(
+        ...     epsilon=3.0, records=20_000, batch_size=256, epochs=10, pilots=4
+        ... )
+        >>> study = optuna.create_study(sampler=odp.BudgetSampler(plan))
+        >>> odp.fidelity(study.ask()) == plan.pilot
+        True
+    """
+    if not isinstance(trial, Trial):
+        raise PlanError(
+            f"fidelity got a {type(trial).__name__}. Give it the trial that Optuna passes to the "
+            "objective. To call an objective by hand, write one that takes a Fidelity."
+        )
+    plan = read_plan(trial.study)
+    if plan is None:
+        raise PlanError(
+            "This study has no plan, so fidelity cannot say what a trial may spend. Make the "
+            "study with sampler=BudgetSampler(plan_budget(...)). With optuna-dp check, give "
+            "--plan."
+        )
+    frozen = stored_trial(trial)
+    if entries.BEYOND.is_in(frozen):
+        raise optuna.TrialPruned(BEYOND)
+    _check_began(frozen, plan)
+    if ended(frozen):
+        raise PlanError(f"Trial {trial.number} has ended. Train nothing more in it.")
+    planned_run = procedure_of(plan.design).granted(trial.number)
+    if planned_run is None:
+        raise PlanError(
+            f"The study's {plan.design.sampler} does not know what a run is, so fidelity cannot "
+            "say what a trial may spend: an event says what a run costs, not its noise and steps. "
+            f"Give it the plan of one: {plan.design.sampler}(run=optuna_dp.RunPlan(...)). Or make "
+            "a budget: BudgetSampler(plan_budget(...))."
+        )
+    run = replace(planned_run, trial=trial)
+    if noted(frozen, ASKED) is None:
+        # A fork has a copy of a study in memory, and what happens to one is not seen in the other.
+        in_memory = isinstance(storage_of(trial.study), InMemoryStorage)
+        home = {"process": os.getpid()} if in_memory else {}
+        note(trial, ASKED, **home)
+    return run
+
+
+def _check_began(trial: FrozenTrial, plan: StudyPlan) -> None:
+    """Refuses a trial that no sampler with the study's plan has begun: it is not charged for."""
+    record = own_slot(trial)
+    if record is None or SlotRecord.from_json(record).nonce != plan.nonce:
+        raise PlanError(
+            # Without its number: the first such trial may tell how many runs there were.
+            f"This trial was not started by the study's {plan.design.sampler}, so the plan does "
+            "not include it. Train nothing in it. Give the study's sampler to every "
+            "optuna.load_study(..., sampler=...) and optuna.create_study(..., sampler=...)."
+        )
+
+
+def end_run(
+    strategy: SlotStrategy, slot: Slot, state: TrialState, values: Sequence[float] | None
+) -> None:
+    """Judges a run that ends, by the plan of its study, and warns of what a release would refuse.
+
+    For samplers, when a trial ends and its result is not stored yet. A warning and no error: the
+    curator may still vouch for the run.
+
+    Args:
+        strategy: The strategy of the sampler, which warns.
+        slot: The trial that ends; it has begun.
+        state: As it will be stored.
+        values: As they will be stored; None if there are none.
+
+    Raises:
+        PlanError: If its training was not what its run may do.
+    """
+    procedure = procedure_of(slot.plan.design)
+    judgement = judge_at_end(
+        slot.study,
+        slot.trial,
+        state,
+        values,
+        procedure.granted(slot.number),
+        procedure.output_attributes,
+    )
+    warning = None if judgement is None else warning_of(judgement, state)
+    if warning is not None:
+        text, subject = warning
+        strategy.warn_once(text, about=subject)

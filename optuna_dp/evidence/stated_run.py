@@ -1,0 +1,165 @@
+"""What one run costs, where somebody stated it as an event.
+
+The event is stored, not an epsilon, so that a better accountant can compute its cost later. It
+belongs into the study's plan, where the sampler puts it (``run=``). Of a study whose sampler was
+not told, :class:`optuna_dp.PrivacyCallback` stores it beside the plan, under the digest of what it
+says: workers that agree write the same key, workers that do not leave two records, and the
+release sees both.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property, lru_cache
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from optuna_dp.errors import InvalidArgumentError, OptunaDPError, ReleaseRefusedError
+from optuna_dp.core.json_entries import Record, stored
+from optuna_dp.study.entries import RUN_COSTS
+from optuna_dp.study.plan import canonical_json
+
+if TYPE_CHECKING:
+    from optuna.study import Study
+
+ONE_COST = (
+    "Give the sampler of every worker the same run=. If the cost of runs differs on purpose, "
+    "state optuna_dp.worst_case(...) of all costs."
+)
+
+
+def _written(event: Any) -> Any:
+    # Start-up time: samplers and refusals do without an accountant.
+    from optuna_dp.accounting.event_json import event_to_json
+
+    return event_to_json(event)
+
+
+def _read(data: Any) -> Any:
+    # Start-up time: samplers and refusals do without an accountant.
+    from optuna_dp.accounting.event_json import event_from_json
+
+    return event_from_json(data)
+
+
+# Metadata of a dataclass field that holds an event.
+STORED_EVENT = stored(write=_written, read=_read)
+
+
+@dataclass(frozen=True, repr=False)
+class StatedRun(Record):
+    """One run of which nothing is known but what it costs.
+
+    Attributes:
+        event: The event of one whole run, scoring included.
+        neighboring_relation: The relation under which the whole tree of events is read.
+
+    Raises:
+        InvalidArgumentError: If ``event`` is no event, or the relation none of its kind.
+        UnsupportedEventError: If no accountant supports the event.
+    """
+
+    described_as: ClassVar[str] = "The record of the run's event"
+
+    event: Any = field(metadata=STORED_EVENT)
+    neighboring_relation: str = "add_or_remove_one"
+
+    @classmethod
+    def told(cls, run: Any, neighboring_relation: str | None) -> StatedRun:
+        """Returns what somebody said of a run; None is the usual relation."""
+        return cls(run) if neighboring_relation is None else cls(run, neighboring_relation)
+
+    def __post_init__(self) -> None:
+        # Start-up time: samplers and refusals do without an accountant.
+        from dp_accounting.dp_event import DpEvent
+
+        from optuna_dp.accounting.guarantee import Guarantee
+        from optuna_dp.accounting.units import check_relation
+
+        if not isinstance(self.event, DpEvent):
+            raise InvalidArgumentError(
+                "run",
+                self.event,
+                "it must say what one run costs: a RunPlan or a DpEvent",
+                "Give optuna_dp.RunPlan(...), or an event of optuna_dp.dp_sgd(...), "
+                "optuna_dp.gaussian(...), optuna_dp.compose(...) or dp_accounting.",
+            )
+        Guarantee(self.event, self.neighboring_relation)  # Refuses what no accountant supports.
+        check_relation(self.event, self.neighboring_relation)
+
+    def __repr__(self) -> str:
+        # Start-up time: samplers and refusals do without an accountant.
+        from optuna_dp.accounting.event_words import in_words
+
+        return f"<{in_words(self.event)}, {self.neighboring_relation}>"
+
+
+@dataclass(frozen=True)
+class RunRecord(Record):
+    """What one run costs and what it outputs, as a callback states it.
+
+    Attributes:
+        run: What it costs.
+        output_attributes: User attributes of a trial that are part of the run's private output.
+    """
+
+    described_as: ClassVar[str] = "The record of the run's event"
+
+    run: StatedRun
+    output_attributes: tuple[str, ...] = ()
+
+    @cached_property
+    def digest(self) -> str:
+        """What two records share only if they say the same, word for word."""
+        return _digest(self.to_json())
+
+
+def attribute_names(output_attributes: Any) -> tuple[str, ...]:
+    """Returns the names of user attributes in one order, each once; refuses what is no name."""
+    if (
+        isinstance(output_attributes, str)
+        or not isinstance(output_attributes, Iterable)
+        or not all(isinstance(name, str) for name in output_attributes)
+    ):
+        raise InvalidArgumentError(
+            "output_attributes", output_attributes, "it must be a sequence of names"
+        )
+    return tuple(sorted(set(output_attributes)))
+
+
+def write_run_record(study: Study, record: RunRecord) -> None:
+    """Writes a record; writing the same one again changes nothing."""
+    RUN_COSTS.named(record.digest).write(study, record.to_json())
+
+
+def run_records(attributes: Mapping[str, Any]) -> list[RunRecord]:
+    """Returns every record among the attributes of a study; several if its workers disagree.
+
+    Raises:
+        ReleaseRefusedError: If a record is corrupted.
+    """
+    records = dict(sorted(RUN_COSTS.of(attributes).items()))
+    if any(digest != _digest(value) for digest, value in records.items()):
+        raise ReleaseRefusedError(
+            "The record of the run's event is corrupted: it is not what was written.",
+            fix="Start a new study.",
+        )
+    try:
+        return [_parsed(canonical_json(value)) for value in records.values()]
+    except OptunaDPError as error:
+        raise ReleaseRefusedError(str(error), fix="Start a new study.") from error
+
+
+@lru_cache(maxsize=16)
+def _parsed(text: str) -> RunRecord:
+    """What a record says. Kept, because the callback reads it after every run."""
+    return RunRecord.from_json(json.loads(text))
+
+
+def _digest(data: Any) -> str:
+    try:
+        return hashlib.sha256(canonical_json(data).encode()).hexdigest()
+    except (TypeError, ValueError):
+        return ""  # Not JSON, or not ours: no record has this digest.

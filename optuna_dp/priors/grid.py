@@ -1,0 +1,55 @@
+"""Grids: all points of a search space that has finitely many."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from typing import Any
+
+import numpy as np
+from optuna.distributions import BaseDistribution, IntDistribution
+
+from optuna_dp.errors import Described, InvalidArgumentError
+from optuna_dp.priors.prior import from_unit, n_points, to_external
+from optuna_dp.priors.space import Space
+
+
+def grid_of(space: Space, limit: int) -> list[dict[str, Any]]:
+    """Returns all points of a space, the last parameter changing fastest.
+
+    Args:
+        space: Distributions by parameter name.
+        limit: The largest number of points.
+
+    Raises:
+        InvalidArgumentError: If a parameter is continuous, or there are more points.
+    """
+    sizes = {}
+    for name, distribution in space.items():
+        points = n_points(distribution)
+        if points is None:
+            raise InvalidArgumentError(
+                f"search_space[{name!r}]",
+                distribution,
+                "a grid needs parameters with finitely many values",
+                "Give step=, or candidates=<number of draws>.",
+            )
+        sizes[name] = points
+    count = math.prod(sizes.values())
+    if count > limit:
+        raise InvalidArgumentError(
+            "search_space",
+            Described(f"a grid of {count} points"),
+            f"it must have at most {limit}",
+            "Give candidates=<number of draws>.",
+        )
+    axes = [_values(distribution, sizes[name]) for name, distribution in space.items()]
+    return [dict(zip(space, values, strict=True)) for values in itertools.product(*axes)]
+
+
+def _values(distribution: BaseDistribution, count: int) -> list[Any]:
+    """All values of a parameter that has ``count`` of them, in order."""
+    if isinstance(distribution, IntDistribution):  # A logarithmic one is not even in units.
+        return list(range(distribution.low, distribution.high + 1, distribution.step))
+    units = (np.arange(count) + 0.5) / count
+    return [to_external(distribution, float(x)) for x in from_unit(distribution, units)]

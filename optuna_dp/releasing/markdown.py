@@ -1,0 +1,582 @@
+"""The privacy statement as a page to read, and as a sheet of questions, made of its JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import count
+from statistics import NormalDist
+from typing import Any
+
+from optuna_dp.evidence.data_description import CAP_ROW, SAMPLING_ROW, UNIT_ROW
+from optuna_dp.evidence.facts import Fact, Status, enforced
+from optuna_dp.evidence.layout import counted, escaped, numbered, one_line, table, two_columns
+from optuna_dp.evidence.preparation import ROW as PREPARATION_ROW
+from optuna_dp.evidence.preparation import schema_section
+from optuna_dp.evidence.assumptions import Promise
+from optuna_dp.evidence.statement import VOUCHED_ROWS
+from optuna_dp.releasing.statement_data import MODEL_ROW
+from optuna_dp.core.numbers_shown import rounded_down, rounded_up
+
+_FALSE_ALARMS = 0.05
+# How many pilots a page lists; the JSON has them all.
+_SHOWN_PILOTS = 60
+_LONGEST_VALUE = 200  # Characters.
+# Times the number of records, from which on a delta is pointed out.
+_LARGEST_DELTA = 0.1
+# What a reviewer asks first.
+_FIRST_ROWS = (
+    *("What is protected", "Guarantee", "A record belongs to", CAP_ROW, "Who has several records"),
+    *("Planned for", "Model file", PREPARATION_ROW, "Training", "Score"),
+)
+_WORDS = {
+    "record": """\
+A *record* is one line of the data. *Epsilon* says how much one record can change what is released:
+the smaller, the more private. *Delta* is, roughly, the probability that this bound fails. A *run*
+is one training and its score. *Sensitivity* is the most that one record can change a sum before
+noise is added to it. The *curator* sees the data and made this release.""",
+    "client": """\
+A *client* is one participant, with all of its data. *Epsilon* says how much one client can change
+what is released: the smaller, the more private. *Delta* is, roughly, the probability that this
+bound fails. A *run* is one training and its score. *Sensitivity* is the most that one client can
+change a sum before noise is added to it. The *curator* is who made this release.""",
+}
+_PROTECTED = {"record": "each record", "client": "each client as a whole"}
+
+
+def facts_shown(data: Mapping[str, Any]) -> tuple[Fact, ...]:
+    """Returns the rows of the page: what follows from the statement's numbers, and its facts.
+
+    Args:
+        data: The statement's JSON.
+    """
+    stored = [Fact.from_json(record) for record in data["facts"]]
+    facts = {f.name: f for f in (*_of_numbers(data), *stored, *_of_content(data))}
+    order = dict.fromkeys([*(name for name in _FIRST_ROWS if name in facts), *facts])
+    return tuple(facts[name] for name in order)
+
+
+def _promises(data: Mapping[str, Any]) -> list[Promise]:
+    return [Promise.from_json(record) for record in data["assumptions"]]
+
+
+def _of_numbers(data: Mapping[str, Any]) -> list[Fact]:
+    rows = {
+        "What is protected": f"{_PROTECTED[data['unit']]}: the output hardly depends on "
+        f"{data['protected']}",
+        "Guarantee": f"epsilon = {rounded_up(data['epsilon'], 4)} at delta = {data['delta']:g}",
+        "Accounting": METHODS.get(data["method"], data["method"]),
+        "How tight it is": _beside_the_attack(data),
+        "What an attacker can tell": _detection(data),
+        "What delta means": _delta(data),
+        **_several_records(data),
+        "Trust": data["trust"],
+    }
+    return enforced({name: text for name, text in rows.items() if text})
+
+
+def _of_content(data: Mapping[str, Any]) -> list[Fact]:
+    rows = {
+        "Ranges of the parameters": _ranges(data["content"]["distributions"]),
+        "What is released": ", ".join(map(escaped, _released(data))),
+    }
+    return enforced({name: text for name, text in rows.items() if text})
+
+
+def statement_markdown(data: Mapping[str, Any]) -> str:
+    """Returns a statement as Markdown a reviewer can read.
+
+    Args:
+        data: The statement's JSON.
+    """
+    facts, promises = facts_shown(data), _promises(data)
+    open_points = _open_for_the_curator(facts, promises) + _persons(facts) + _large_delta(data)
+    versions = escaped(", ".join(f"{name} {text}" for name, text in data["versions"].items()))
+    return f"""# Privacy statement
+
+{_first_sentence(data, promises)} The guarantee is for the whole procedure: every training run,
+every score and the choice among them.{_condition(facts)}
+
+{_paragraph(_road(facts))}{open_points}
+
+`optuna-dp verify FILE --questions` prints what to ask before anything is published, and what to do
+if an answer is no. Nobody outside the project has reviewed the software that made this page yet.
+
+{_WORDS[data["unit"]]}
+
+*Planned* was fixed before the first run. *Checked* was verified by the software. *Vouched for* is
+the curator's word, which no software has checked. The preparation of the records has three words.
+*By schema*: the software made tensors of the records, by what is public. *Prepared row by row*: a
+function of the curator's did, and it was tried on made-up rows. *As given*: the software got ready
+tensors. Trainings and scores have three words.
+*Enforced*: the software did it. *Compared*: code of the curator's did a part, and the row says
+which part the software compared or did. *Not checked*: only the curator's word says it. Whoever
+can write the file of this release can write all of these words. The study's storage shows whether
+they are true: a release made of it once more has the same SHA-256.
+
+{two_columns({fact.name: fact.text for fact in facts})}
+{schema_section(data["content"].get("spending", {}))}
+## What it depends on
+
+What the software checked (otherwise it refuses the release):
+
+{numbered(data["checked"])}
+
+What the software cannot check, and the curator must confirm:
+
+{numbered([promise.text for promise in promises])}
+
+## What is covered, and what is not
+
+{data["not_covered"]}
+
+{_WHOM_IT_DEFENDS_AGAINST}
+
+## What was released
+
+{_values(data["content"])}
+{_pilots(data["content"])}
+## How to check this page
+
+This page is made from the release's JSON. `optuna-dp verify FILE` (or `optuna_dp.verify`)
+computes epsilon, the tables and the digest again from that JSON, without the data and without
+the study, and says what remains to be believed.
+
+SHA-256 of the guarantee, the design and the released content: `{data["digest"]}`
+
+Made with {versions}.
+
+## Appendix: the same guarantee in other measures
+
+To add up this release with others of the same data, use `Guarantee.compose`.
+{_gaussian(data)}
+{_rdp_in_words(data["rdp"])}
+"""
+
+
+_WHOM_IT_DEFENDS_AGAINST = """\
+The software defends against whoever reads the release, against faults, and against honest
+mistakes. It does not defend against a program that goes around its interface on purpose."""
+
+
+def questions_markdown(data: Mapping[str, Any]) -> str:
+    """Returns a sheet of questions to the owner of the data, with space for answers.
+
+    It has what no software can answer: one question for each fact that nobody stated, that the
+    curator stated or that nothing has checked, and one for each promise.
+
+    Args:
+        data: The statement's JSON.
+    """
+    facts, promises = facts_shown(data), _promises(data)
+    asked_by_promises = {name for promise in promises for name in promise.facts}
+    vouched = [
+        fact
+        for fact in facts
+        if fact.status in (Status.STATED, Status.NOT_CHECKED)
+        and fact.name not in asked_by_promises
+    ]
+    parts = {
+        "Not stated": [
+            _QUESTIONS.get(fact.name, f"What is to be said of *{fact.name}*? (row *{fact.name}*)")
+            for fact in facts
+            if fact.status is Status.NOT_STATED
+        ],
+        "Vouched for by the curator": [
+            f'Is it right what the row *{fact.name}* says: "{one_line(str(fact.value))}"?'
+            for fact in vouched
+        ]
+        + (["Does each of these rows fit the promises below? " + _CONTRADICTION] * bool(vouched)),
+        "Promises": [
+            f"{promise.question} (promise {i}{f'; {promise.place}' if promise.place else ''})"
+            for i, promise in enumerate(promises, start=1)
+        ],
+        "Values that are released besides": [
+            f"Was {escaped(name)} computed without the records, or charged for? (part *What was "
+            "released*)"
+            for name in data["content"]["attributes"]
+            if name not in (*_WITH_OWN_PLACE, "values")
+        ],
+        "The file itself": [
+            "Did somebody other than its author release the study once more from its storage "
+            "(`optuna-dp release`; this costs nothing), with the SHA-256 above? Nothing else "
+            "shows that the words *checked*, *enforced* and *compared* are the software's own."
+        ],
+    }
+    numbers = count(1)
+    sections = [
+        f"## {heading}\n\n"
+        + "\n\n".join(f"{next(numbers)}. {question}{_ANSWER}" for question in questions)
+        for heading, questions in parts.items()
+        if questions
+    ]
+    return f"""# Questions to the owner of the data
+
+For the release with the SHA-256 `{data["digest"]}`:
+{plain_guarantee(data)}.
+
+No software can answer these questions. Rows and promises are those of the privacy statement
+(`optuna-dp verify FILE --statement`), which explains their words. The guarantee holds if a person
+who knows confirms every promise with "yes". Whoever gains by the release should not be the only
+one who answers.
+
+What the file says of the data cannot be changed after the release, so the answers on this sheet
+complete it: keep the two together. Of a row that is not stated, or is wrong, the sheet says what
+is right.
+
+If a promise is not confirmed, or nobody knows, do not sign. Epsilon may then be larger than
+stated, or there may be no guarantee. Nothing of this release is published until the curator knows
+what else was done with the records and what that costs. If nobody knows it, nothing of it can be
+published.
+
+{_BLANK_LINE.join(sections)}
+
+The reviewer signs that each question above has an answer of a named person, and that nothing is
+known which contradicts one.
+
+Signed by the reviewer: ______________________________  Date: ______________
+"""
+
+
+_BLANK_LINE = "\n\n"
+_CONTRADICTION = (
+    "A row that says, for example, that the records were scaled by their own range, or chosen by "
+    "their values, is true and contradicts a promise all the same."
+)
+_ANSWER = """
+
+   Answer: ______________________________________________________________
+
+   How it is known: _____________________________________________________
+
+   Name: ______________________________  Date: ______________"""
+# Of facts that nobody stated.
+_QUESTIONS = {
+    MODEL_ROW: "Which file is the model that is to be published, with its SHA-256, and is it the "
+    "one that the run of this release trained? (If no model is published, say so.) (row *Model "
+    "file*)",
+    "Data": "Which data set is it, in which version, and how many records has it? (row *Data*)",
+    "Owner of the data": "Who answers for the data? (row *Owner of the data*)",
+    "Purpose": "What is the result for? (row *Purpose*)",
+    UNIT_ROW: "Whose record is one record (a person's, a visit's, a transaction's)? (row *A "
+    "record belongs to*)",
+    CAP_ROW: "How many records may one person have at most? (row *Records of one person*; "
+    "`optuna-dp verify FILE --cap N` says what the guarantee is for such a person)",
+    SAMPLING_ROW: "How were the batches really drawn: each record independently, as the "
+    "statement says, or shuffled? (row *Sampling as performed*)",
+}
+
+
+def _first_sentence(data: Mapping[str, Any], promises: Sequence[Promise]) -> str:
+    """Returns what is guaranteed, and under which condition."""
+    if data["epsilon"] is None:
+        return (
+            "The released output of this hyperparameter search has **no finite privacy guarantee**"
+            f",\nwith respect to {data['protected']}."
+        )
+    return (
+        f"If the {counted(len(promises), 'promise')} below hold"
+        f"{'s' if len(promises) == 1 else ''}, the released output of this hyperparameter "
+        f"search is\n**differentially private with {_bounds(data)},\n"
+        f"with respect to {data['protected']}."
+    )
+
+
+def _paragraph(text: str) -> str:
+    return f"{text}\n\n" if text else ""
+
+
+def _named(facts: Sequence[Fact], status: Status) -> list[str]:
+    return [fact.name for fact in facts if fact.status is status]
+
+
+def _condition(facts: Sequence[Fact]) -> str:
+    """Returns which rows the first sentence depends on that no software has checked, if any."""
+    names = _named(facts, Status.NOT_CHECKED)
+    if not names:
+        return ""
+    return (
+        "\n\n**This is true only if the curator is right** in what no software has checked: the "
+        f"{'row' if len(names) == 1 else 'rows'} {', '.join(f'*{name}*' for name in names)}."
+    )
+
+
+def _open_for_the_curator(facts: Sequence[Fact], promises: Sequence[Promise]) -> str:
+    """Returns one line that names what the statement leaves to the curator."""
+    parts = []
+    for status in (Status.NOT_STATED, Status.NOT_CHECKED):
+        names = _named(facts, status)
+        if names:
+            parts.append(f"{counted(len(names), 'row')} {status.value} (*{', '.join(names)}*)")
+    parts.append(f"{counted(len(promises), 'promise')} to confirm")
+    return f"**Open for the curator:** {', '.join(parts)}."
+
+
+def plain_open_points(data: Mapping[str, Any]) -> str:
+    """Returns what the statement leaves open and what speaks against it, without Markdown.
+
+    Args:
+        data: The statement's JSON.
+    """
+    text = _open_for_the_curator(facts_shown(data), _promises(data)) + _large_delta(data)
+    return text.replace("**", "").replace("*", "").replace("\n\n", " ")
+
+
+def _persons(facts: Sequence[Fact]) -> str:
+    """Returns what a reader has to know if it is open how many records a person may have."""
+    if CAP_ROW not in _named(facts, Status.NOT_STATED):
+        return ""
+    return (
+        "\n\n**One record may not be one person.** The curator has not said how many records one "
+        "person may have. Whoever has several is protected less: for k records of one person "
+        "epsilon is k times as large, or more (`optuna-dp verify FILE --cap k` computes it)."
+    )
+
+
+def _large_delta(data: Mapping[str, Any]) -> str:
+    """Returns what a reader has to know of a delta that promises nothing."""
+    records, delta = data["protected_records"], data["delta"]
+    if records is None or delta * records < _LARGEST_DELTA:
+        return ""
+    return (
+        f"\n\n**Delta is too large.** Times the {records:,} protected records it is "
+        f"{delta * records:.2g}, and it should be far below 1. Publishing one record "
+        "as it is would satisfy a delta of one over their number."
+    )
+
+
+def _road(facts: Sequence[Fact]) -> str:
+    """Returns what the whole road is worth, from the records as they came to the released score.
+
+    Args:
+        facts: The statement's facts. Empty text if they say nothing of trainings.
+    """
+    statuses = {fact.name: fact.status for fact in facts}
+    if "Training" not in statuses:
+        return ""
+    preparation = statuses.pop(PREPARATION_ROW, Status.NOT_CHECKED)
+    parts = {statuses.get(name, Status.ENFORCED) for name in ("Training", "Score")}
+    is_done_here = parts == {Status.ENFORCED} and not set(VOUCHED_ROWS) & statuses.keys()
+    if preparation is Status.NOT_CHECKED:
+        then = (
+            "From the tensors on the software did everything itself"
+            if is_done_here
+            else "What came after stands in the rows *Training* and *Score*"
+        )
+        return (
+            "**From ready-made tensors on.** How the records became tensors is *as given*: the "
+            "curator's word. A scaler, an encoder or a filling of gaps that was fitted on the "
+            f"records is not in this epsilon. {then}."
+        )
+    if not is_done_here:
+        return (
+            "**The software prepared the records, and did not do all that followed.** The rows "
+            f"*{PREPARATION_ROW}*, *Training* and *Score* say which part it did."
+        )
+    if preparation is Status.ENFORCED:
+        return (
+            "**The whole road is enforced**, from the table to the score: the software encoded "
+            "each record by what is public, trained and scored."
+        )
+    return (
+        "**The whole road is enforced, but for a function of the curator's** that prepared the "
+        "rows. It was tried on made-up rows, and prepared each by itself."
+    )
+
+
+def _beside_the_attack(data: Mapping[str, Any]) -> str:
+    attack, epsilon = data["attack"], data["epsilon"]
+    if not attack:
+        return ""
+    attack_words = (
+        f"for some runs and scores of this cost epsilon is at least {rounded_down(attack, 4)}. "
+        "This was calculated; nobody attacked this release"
+    )
+    if epsilon is None:
+        return attack_words
+    return f"the guarantee is {_excess(epsilon / attack - 1)} above what must be: {attack_words}"
+
+
+def _excess(share: float) -> str:
+    return f"{100 * share:.1f} %" if share >= 0.0005 else "less than 0.1 %"
+
+
+def _bounds(data: Mapping[str, Any]) -> str:
+    """Returns the bound for each person first, if one may have several records."""
+    group, delta = data["unit_with_several_records"], f"delta = {data['delta']:g}"
+    for_a_record = f"epsilon = {rounded_up(data['epsilon'], 4)}"
+    if group is None:
+        return f"{for_a_record} and {delta}**"
+    epsilon = group["epsilon"]
+    bound = "no finite epsilon" if epsilon is None else f"epsilon = {rounded_up(epsilon)}"
+    return (
+        f"{bound} and {delta} for each {one_line(group['unit'])}** with\nup to "
+        f"{group['records']} records, and with {for_a_record} for one record"
+    )
+
+
+def plain_guarantee(data: Mapping[str, Any]) -> str:
+    """Returns the guarantee for one record, and for a unit with several, without Markdown."""
+    stated = (
+        f"epsilon = {rounded_up(data['epsilon'], 4)} at delta = {data['delta']:g}, for "
+        f"{data['protected']}"
+    )
+    group = data["unit_with_several_records"]
+    if group is None:
+        return stated
+    epsilon = group["epsilon"]
+    bound = "no finite epsilon is known" if epsilon is None else f"epsilon = {rounded_up(epsilon)}"
+    return (
+        f"{stated}; {bound} at the same delta for one {one_line(group['unit'])} with "
+        f"{group['records']} records"
+    )
+
+
+def _detection(data: Mapping[str, Any]) -> str:
+    """How often a present record is detected, by the Gaussian trade-off that bounds all tests."""
+    mu, tail = data["gaussian_dp"]["mu"], data["gaussian_dp"]["tail"]
+    if mu is None:
+        return ""
+    normal = NormalDist()
+    power = min(normal.cdf(normal.inv_cdf(_FALSE_ALARMS) + mu) + tail, 1.0)
+    return (
+        f"suppose that an attacker knows everything except whether a given {data['unit']} is in "
+        f"the data, and is wrong for at most {100 * _FALSE_ALARMS:.0f} % of absent ones (false "
+        "alarms). Then the attacker detects a present one in at most "
+        f"{rounded_up(100 * power, 1)} % of cases "
+        f"(guessing detects {100 * _FALSE_ALARMS:.0f} %)"
+    )
+
+
+def _delta(data: Mapping[str, Any]) -> str:
+    records = data["protected_records"]
+    chance = f"the bound by epsilon fails with a probability of roughly {data['delta']:g}"
+    if records is None:
+        return f"{chance}. It should be far below one over the number of records"
+    times = f"times the number of records that is {data['delta'] * records:.2g}"
+    return f"{chance}; {times} (it should be far below 1)"
+
+
+def _gaussian(data: Mapping[str, Any]) -> str:
+    gaussian_dp = data["gaussian_dp"]
+    if gaussian_dp["mu"] is None:
+        return ""
+    mu = rounded_up(gaussian_dp["mu"], 3)
+    unit = f"{data['unit']} as a whole" if data["unit"] == "client" else data["unit"]
+    return f"""
+**In one number:** {mu}. To find out whether a {unit} is in the data is at least as hard as to tell
+from one draw which of two normal distributions it came from. Both have variance one, and their
+means are {mu} apart. (In papers: {mu}-Gaussian-DP, up to {gaussian_dp["tail"]:g} more chance of
+being right.)
+"""
+
+
+def _several_records(data: Mapping[str, Any]) -> dict[str, str]:
+    group = data["unit_with_several_records"]
+    if group is None:
+        return {}
+    epsilon = group["epsilon"]
+    bound = "no finite epsilon is known" if epsilon is None else f"epsilon {rounded_up(epsilon)}"
+    return {
+        "Who has several records": f"{bound} at delta = {data['delta']:g} for all of up to "
+        f"{group['records']} records together (group privacy)"
+    }
+
+
+def _ranges(distributions: Mapping[str, Any]) -> str:
+    """The search space as far as it is released: the ranges of the released parameters."""
+    return "; ".join(
+        f"{escaped(name)}: {range_in_words(record)}" for name, record in distributions.items()
+    )
+
+
+def range_in_words(record: Mapping[str, Any]) -> str:
+    """Returns the range of one parameter in words, from the JSON of its distribution."""
+    about = record["attributes"]
+    if "choices" in about:
+        return f"one of {escaped(', '.join(map(repr, about['choices'])))}"
+    step = f", in steps of {about['step']:g}" if about.get("step") not in (None, 1) else ""
+    scale = ", on a logarithmic scale" if about.get("log") else ""
+    kind = "whole numbers " if record["name"] == "IntDistribution" else ""
+    return f"{kind}{about['low']:g} to {about['high']:g}{step}{scale}"
+
+
+def _released(data: Mapping[str, Any]) -> list[str]:
+    """Returns names of what is released; pilots by their number."""
+    pilots = len(data["content"]["attributes"].get("pilots") or ())
+    words = {"attribute 'pilots'": f"the outputs of {counted(pilots, 'pilot')}" if pilots else ""}
+    return [words.get(name, name) for name in data["released"] if words.get(name, name)]
+
+
+def _values(content: Mapping[str, Any]) -> str:
+    if content["params"] is None:
+        return "No run succeeded, so nothing was chosen."
+    score = {} if content["value"] is None else {"score": content["value"]}
+    other_attributes = {n: v for n, v in content["attributes"].items() if n not in _WITH_OWN_PLACE}
+    rows = {
+        escaped(str(name)): escaped(_shortened(repr(value)))
+        for name, value in (content["params"] | score | other_attributes).items()
+    }
+    if content["artifact_sha256"] is not None:
+        rows["model file"] = f"SHA-256 {content['artifact_sha256']}"
+    if not rows:
+        return "No hyperparameters and no score."
+    return two_columns(rows, ("released", "value"))
+
+
+# Attributes that the page shows elsewhere.
+_WITH_OWN_PLACE = ("pilots", "last run", "not covered")
+
+
+def _shortened(text: str) -> str:
+    return text if len(text) <= _LONGEST_VALUE else f"{text[:_LONGEST_VALUE]}... (see the JSON)"
+
+
+def _pilots(content: Mapping[str, Any]) -> str:
+    """Returns a section on the outputs of pilots; empty if none are released."""
+    pilots = content["attributes"].get("pilots") or ()
+    if not pilots:
+        return ""
+    names = list(dict.fromkeys(name for pilot in pilots for name in pilot["params"] or {}))
+    heads = ["pilot", "rung", *map(escaped, names), "score", "ended"]
+    lines = []
+    for number, pilot in enumerate(pilots[:_SHOWN_PILOTS], start=1):
+        params = [escaped(repr(pilot["params"][n])) if n in pilot["params"] else "" for n in names]
+        scores = ", ".join(repr(value) for value in pilot["values"] or ()) or "none"
+        end = _ENDS.get(pilot["state"], escaped(pilot["state"].lower()))
+        lines.append([str(number), str(pilot["rung"] + 1), *params, scores, end])
+    unlisted_count = len(pilots) - _SHOWN_PILOTS
+    more = f"\nThe other {unlisted_count} are in the JSON.\n" if unlisted_count > 0 else ""
+    return f"""
+## What was released of the pilots
+
+These are the runs before the last one. All of them are charged for in the guarantee, those that
+failed too. Their models are not released.
+
+{table(heads, lines)}
+{more}"""
+
+
+_ENDS = {"COMPLETE": "with a score", "FAIL": "failed", "PRUNED": "pruned"}
+
+
+def _rdp_in_words(rdp: Mapping[str, Any]) -> str:
+    if not any(value is not None for value in rdp["epsilons"]):
+        return "**Rényi differential privacy:** no such bound is known for this release."
+    pairs = zip(rdp["orders"], rdp["epsilons"], strict=True)
+    rows = {f"{order:g}": rounded_up(value, 4) for order, value in pairs}
+    return f"""\
+**Rényi differential privacy**, for reviewers who use it. Converted to epsilon and delta, this
+table is looser than the guarantee above.
+
+{two_columns(rows, ("order", "epsilon"))}"""
+
+
+METHODS = {
+    "data_profile": "privacy-profile bound of selection",
+    "rank_profile": "privacy-profile bound of selection by ranks of outputs",
+    "all_runs": "composition of all runs that there may be",
+    "history_profile": "privacy-profile bound for policies that see private outputs only",
+    "rdp": "Rényi differential privacy of selection",
+    "pure": "pure differential privacy",
+    "profile": "privacy loss distributions",
+}

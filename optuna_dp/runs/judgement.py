@@ -1,0 +1,442 @@
+"""What is known of a run from its trial: enforced, compared, or not checked.
+
+==============  =================================================================================
+*enforced*      this package did it: :func:`optuna_dp.train` drew the batches, clipped, added the
+                noise and took the steps, and computed the score record by record
+*compared*      code that this package does not own did it, and handed in what a library's
+                accountant recorded, which was compared with the plan; or handed in one value for
+                each record as a score, to which this package added the noise
+*not checked*   nothing was handed in, or an event that the objective wrote; the curator has to
+                vouch for it
+==============  =================================================================================
+
+A run is judged once, when its trial ends, by the study's sampler
+(:func:`judge_at_end`). The judgement is stored beside the trial, and whoever wants to know of the
+run reads it: :func:`judgement_of`.
+"""
+
+from __future__ import annotations
+
+import copy
+import hashlib
+import json
+import numbers
+import struct
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from optuna.study import Study
+from optuna.trial import FrozenTrial, TrialState
+
+from optuna_dp.core.json_entries import Record
+from optuna_dp.study.entries import (
+    ASKED,
+    JUDGEMENT,
+    SCORES,
+    SPENT,
+    SPOILED,
+    TRAININGS,
+    stored_trial,
+)
+from optuna_dp.study.trials import output
+from optuna_dp.training.prepared import AS_GIVEN
+from optuna_dp.runs.run_endings import settle
+from optuna_dp.runs.spending import costs_no_more, took_fewer_steps
+from optuna_dp.runs.trial_notes import BY_ENGINE, claims, noted
+
+if TYPE_CHECKING:
+    from optuna_dp.runs.run import Fidelity
+
+ENFORCED, COMPARED, NOT_CHECKED = "enforced", "compared", "not checked"
+WORDS = (ENFORCED, COMPARED, NOT_CHECKED)
+
+
+@dataclass(frozen=True)
+class RunJudgement(Record):
+    """What is known of one run.
+
+    Attributes:
+        training: One of the three words, for sampling, clipping, noise and steps.
+        score: One of the three words; None if the run has no score, or none is charged for.
+        asked: Whether the objective asked what the run may spend.
+        refused: Why the run's output cannot be released, whatever anybody says; None if it can.
+        excess: What the run shows beyond what is charged for; None if nothing. The curator may
+            vouch for it.
+        not_compared: What of the run nothing shows; None if nothing. The curator may vouch for it.
+        fewer_steps: Whether the training took fewer steps than it may.
+        vouched: What the objective itself vouched for, in its words.
+        scored_records: The public number of disjoint private records that the score is computed
+            on; None if it is computed on others, was not recorded, or is vouched for because it
+            is not the number of the values.
+        step: How :func:`optuna_dp.train` made a step: generator, clipping norm, units of the
+            grid and physical batch. None if other code trained.
+        prepared: How the records became tensors, with one of the three words on it.
+    """
+
+    described_as: ClassVar[str] = "The judgement of a run"
+
+    training: str
+    score: str | None
+    asked: bool
+    refused: str | None
+    excess: str | None
+    not_compared: str | None
+    fewer_steps: bool
+    vouched: tuple[str, ...]
+    scored_records: int | None
+    step: dict[str, Any] | None
+    prepared: dict[str, Any]
+
+    @property
+    def doubt(self) -> str | None:
+        """What the curator has to vouch for; None if there is nothing."""
+        return self.excess or self.not_compared
+
+
+def judgement_of(
+    trial: FrozenTrial, run: Fidelity, output_attributes: tuple[str, ...] = ()
+) -> RunJudgement:
+    """Returns the judgement that was stored when a run ended.
+
+    If the study's sampler did not see the end, there is none, or that of another end: the worker
+    died, or a study without the sampler told the result. The run is judged here then, by what its
+    trial holds.
+
+    Args:
+        trial: The trial; only one that shows something (:func:`has_output`) has a judgement.
+        run: What it was granted.
+        output_attributes: User attributes that are part of what the plan charges for.
+
+    Raises:
+        PlanError: If what was stored is damaged.
+    """
+    entry = JUDGEMENT.of(trial)
+    if isinstance(entry, Mapping) and entry.get("of") == _digest(trial):
+        return RunJudgement.from_json(entry.get("judgement"))
+    return judge(trial, run, output_attributes)
+
+
+def judge_at_end(
+    study: Study,
+    trial: FrozenTrial,
+    state: TrialState,
+    values: Sequence[float] | None,
+    run: Fidelity | None,
+    output_attributes: tuple[str, ...],
+) -> RunJudgement | None:
+    """Settles a run and judges it, while its result is not stored yet; stores the judgement.
+
+    A worker that dies in between leaves an open trial, and the judgement of an end that never was.
+
+    Args:
+        study: The study.
+        trial: The trial that ends.
+        state: As it will be stored.
+        values: As they will be stored; None if there are none.
+        run: What the trial was granted; None if its study has no plan of runs.
+        output_attributes: User attributes that are part of what the plan charges for.
+
+    Returns:
+        The judgement; None if the run shows nothing, or there is no plan to judge it by.
+
+    Raises:
+        PlanError: If its training was not what its run may do (:func:`settle`). The judgement is
+            stored nevertheless, because Optuna stores the result.
+    """
+    judgement = None
+    try:
+        settle(study, trial)
+    finally:
+        ended_trial = copy.copy(stored_trial(study, trial))
+        ended_trial.state = state
+        ended_trial.values = None if values is None else list(values)
+        if run is not None and has_output(ended_trial):
+            judgement = judge(ended_trial, run, output_attributes)
+            entry = {"of": _digest(ended_trial), "judgement": judgement.to_json()}
+            JUDGEMENT.write(study, ended_trial, entry)
+    return judgement
+
+
+def _digest(trial: FrozenTrial) -> str:
+    """Returns a digest of all that a judgement depends on besides the plan.
+
+    So the judgement of one end is not taken for that of another: of a copied trial, or where a
+    worker died between judging and ending, and somebody else told another result.
+    """
+    judged = {
+        "number": trial.number,
+        "state": trial.state.name,
+        "values": trial.values,
+        "reports": sorted(trial.intermediate_values.items()),
+        # In memory they may be anything.
+        "attributes": sorted((name, repr(value)) for name, value in trial.user_attrs.items()),
+        "notes": [entry.of(trial) for entry in (ASKED, SPENT, SPOILED, TRAININGS, SCORES)],
+    }
+    text = json.dumps(judged, sort_keys=True, default=repr)
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def judge(
+    trial: FrozenTrial, run: Fidelity, output_attributes: tuple[str, ...] = ()
+) -> RunJudgement:
+    """Returns what a trial that has ended shows of its run.
+
+    Args:
+        trial: The trial; only one that shows something (:func:`has_output`) is worth asking for.
+        run: What it was granted.
+        output_attributes: User attributes that are part of what the plan charges for.
+    """
+    spending, trainings = noted(trial, SPENT), claims(trial, TRAININGS)
+    training = _training_word(spending, trainings)
+    score_claim = _own_score(trial)
+    vouched = () if score_claim is None else (score_claim.get("vouched"),)
+    score = None if output(trial) is None else _score_word(run, score_claim)
+    return RunJudgement(
+        training=training,
+        score=score,
+        asked=noted(trial, ASKED) is not None,
+        refused=_refusal(trial, run, spending, trainings) or _refusal_of_score(score_claim, run),
+        excess=_excess(trial, run, output_attributes),
+        not_compared=_not_compared(training, score, score_claim, spending),
+        fewer_steps=_took_fewer_steps(spending, run),
+        vouched=tuple(text for text in vouched if text),
+        scored_records=_scored_records(score_claim),
+        step=_step(trainings),
+        prepared=_prepared(trainings),
+    )
+
+
+def _step(trainings: Mapping[str, Mapping[str, Any]]) -> dict[str, Any] | None:
+    for training in trainings.values():
+        if training.get("by") == BY_ENGINE and "units" in training:
+            return {name: training[name] for name in _OF_A_STEP}
+    return None
+
+
+def _prepared(trainings: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+    for training in trainings.values():
+        if training.get("by") == BY_ENGINE and isinstance(training.get("prepared"), Mapping):
+            return dict(training["prepared"])
+    return {"word": AS_GIVEN}
+
+
+def has_output(trial: FrozenTrial) -> bool:
+    """Returns whether a run shows anything but that it failed.
+
+    A run that was pruned before it asked what it may spend, by a rule on its hyperparameters say,
+    shows as much as one that failed.
+    """
+    outputs = trial.values or trial.intermediate_values or trial.user_attrs
+    if outputs or trial.state not in (TrialState.FAIL, TrialState.PRUNED):
+        return True
+    return trial.state == TrialState.PRUNED and noted(trial, ASKED) is not None
+
+
+def _training_word(
+    spending: Mapping[str, Any] | None, trainings: Mapping[str, Mapping[str, Any]]
+) -> str:
+    if any(training.get("by") == BY_ENGINE for training in trainings.values()):
+        return ENFORCED
+    # Without the second reading nobody knows whether the training went on. An event that the
+    # objective wrote is no record of what it did.
+    is_recorded = spending is not None and spending.get("final") and not spending.get("stated")
+    return COMPARED if is_recorded else NOT_CHECKED
+
+
+def _own_score(trial: FrozenTrial) -> Mapping[str, Any] | None:
+    """Returns the claim of the score that is the run's output; None if it is another number."""
+    for record in claims(trial, SCORES).values():
+        if output(trial) == (record.get("value"),):
+            return record
+    return None
+
+
+def _scored_records(score_claim: Mapping[str, Any] | None) -> int | None:
+    if score_claim is None or score_claim.get("vouched"):
+        return None
+    size: int | None = score_claim.get("size")
+    return size
+
+
+def _score_word(run: Fidelity, score_claim: Mapping[str, Any] | None) -> str | None:
+    if run.score_noise_multiplier is None:
+        return None
+    if score_claim is None:
+        return NOT_CHECKED
+    if score_claim.get("by") == BY_ENGINE:
+        return ENFORCED
+    return NOT_CHECKED if score_claim.get("vouched") else COMPARED
+
+
+_OF_A_STEP = ("generator", "clipping_norm", "units", "physical_batch", "reproducible")
+# What odp.train notes of the run that it was given.
+_GRANTED = ("noise_multiplier", "sample_rate", "steps")
+
+
+def _refusal(
+    trial: FrozenTrial,
+    run: Fidelity,
+    spending: Mapping[str, Any] | None,
+    trainings: Mapping[str, Mapping[str, Any]],
+) -> str | None:
+    """Returns why nobody can vouch for a run; None if somebody can."""
+    spoiled = noted(trial, SPOILED)
+    if spoiled is not None:
+        return str(spoiled.get("why"))
+    if len(trainings) > 1:
+        return "it trained more than once, and the plan charges for one training in each trial."
+    if any(not training.get("finished") for training in trainings.values()):
+        return (
+            "its training was begun and did not come to its end, so what it spent is not known. "
+            "An objective must not return a score after an error in its training."
+        )
+    own_training = next(iter(trainings.values()), {})
+    if own_training.get("by") == BY_ENGINE:
+        if spending is not None:
+            return "it trained by odp.train and by a loop of its own. The plan charges for one."
+        if any(own_training.get(name) != getattr(run, name) for name in _GRANTED):
+            return (
+                "odp.train got other numbers than those that the trial was granted. Give it what "
+                "odp.fidelity(trial) returns, as it is."
+            )
+    if spending is None:
+        return None
+    # Start-up time: samplers hold plans; dp-accounting is slow.
+    from optuna_dp.accounting.event_json import event_from_json
+    from optuna_dp.accounting.event_words import in_words
+
+    event = event_from_json(spending.get("event"))
+    if costs_no_more(event, run.training, run.neighboring_relation):
+        return None
+    return (
+        "its training spent more than the plan allows. Spent, by its own accountant: "
+        f"{in_words(event)}. Allowed: {in_words(run.training)}."
+    )
+
+
+def _refusal_of_score(score_claim: Mapping[str, Any] | None, run: Fidelity) -> str | None:
+    """Returns why nobody can vouch for a run's score; None if somebody can."""
+    noise_multiplier = (score_claim or {}).get("noise_multiplier")
+    if noise_multiplier in (None, run.score_noise_multiplier):
+        return None
+    return (
+        f"its score has other noise than the trial was granted: {noise_multiplier}, not "
+        f"{run.score_noise_multiplier}. Score with what odp.fidelity(trial) returns, as it is."
+    )
+
+
+def _excess(trial: FrozenTrial, run: Fidelity, output_attributes: tuple[str, ...]) -> str | None:
+    """Returns what a run shows beyond what is charged for; None if nothing."""
+    if noted(trial, ASKED) is None:
+        return (
+            "its objective never called odp.fidelity(trial), so nothing shows that the "
+            "training kept to the plan. Call run = odp.fidelity(trial) in the objective, and "
+            "train by odp.train(run, ...)."
+        )
+    score = _paid_score(trial)
+    if (
+        trial.intermediate_values
+        and run.scored_on != "public"
+        and run.records is not None
+        and not _reports_only(trial, score, run.steps)
+    ):
+        return (
+            "it reported values to a pruner, and the plan charges for one training and one "
+            "score only. Do not call trial.report. Only the score that the objective returns may "
+            "be reported, once, at step 0, 1 or run.steps. Or make the plan with "
+            "plan_budget(run=...) and an event that includes the reported values."
+        )
+    undeclared_names = {
+        name
+        for name, value in trial.user_attrs.items()
+        if _holds_numbers(value) and not _is_same_number(value, score)
+    }
+    undeclared_names -= set(output_attributes)
+    if undeclared_names:
+        name = min(undeclared_names)
+        return (
+            f"its user attribute {name!r} holds numbers, and the plan may not charge for "
+            "them. If the plan includes their cost, or they are public, name the attribute to "
+            f"the sampler: output_attributes=[{name!r}]. Otherwise do not set it."
+        )
+    return None
+
+
+def _paid_score(trial: FrozenTrial) -> float | None:
+    """Returns the trial's one output, if it is the score with noise that this package made.
+
+    None for a run that is open, failed or was pruned: its score may be no output.
+    """
+    values = output(trial)
+    if values is None or len(values) != 1 or _own_score(trial) is None:
+        return None
+    return values[0]
+
+
+def _reports_only(trial: FrozenTrial, score: float | None, steps: int) -> bool:
+    """Returns whether a trial reported its score, once, at a step that tells nothing.
+
+    The value is the output once more. The step would be one more output if it could be any
+    number, as the epoch at which a training was best.
+    """
+    return len(trial.intermediate_values) == 1 and all(
+        step in (0, 1, steps) and _is_same_number(value, score)
+        for step, value in trial.intermediate_values.items()
+    )
+
+
+def _is_same_number(value: Any, score: float | None) -> bool:
+    """Returns whether a value is the score, bit by bit: rounding or a sign would tell more."""
+    if score is None or not isinstance(value, float):
+        return False
+    return struct.pack("<d", value) == struct.pack("<d", score)
+
+
+def _not_compared(
+    training: str,
+    score: str | None,
+    score_claim: Mapping[str, Any] | None,
+    spending: Mapping[str, Any] | None,
+) -> str | None:
+    if training == NOT_CHECKED and (spending or {}).get("stated"):
+        return (
+            "what its training spent is an event that the objective wrote, and no library's "
+            "accountant recorded it. Train by odp.train(run, ...), or hand in the accountant: "
+            "run.spent(accountant)."
+        )
+    if training == NOT_CHECKED and spending is not None:
+        return (
+            "the accountant that it handed in was not read again when its training was over: its "
+            "result was told by another process, or without the study's sampler. Tell results "
+            "where the training was made, with optuna.load_study(..., sampler=...)."
+        )
+    if training == NOT_CHECKED:
+        return (
+            "nothing shows what its training spent. Train by odp.train(run, ...), or hand in what "
+            "the training's own accountant recorded: run.spent(accountant)."
+        )
+    if score == NOT_CHECKED and not (score_claim or {}).get("vouched"):
+        return (
+            "its score is not what odp.train or run.score returned, so nothing shows that it has "
+            "the noise that the plan charges for. Return trained.score, or run.score(...)."
+        )
+    return None
+
+
+def _took_fewer_steps(spending: Mapping[str, Any] | None, run: Fidelity) -> bool:
+    if spending is None:
+        return False
+    # Start-up time: samplers hold plans; dp-accounting is slow.
+    from optuna_dp.accounting.event_json import event_from_json
+
+    return took_fewer_steps(event_from_json(spending.get("event")), run.training)
+
+
+def _holds_numbers(value: Any) -> bool:
+    if isinstance(value, Mapping):
+        return any(map(_holds_numbers, value.values()))
+    if isinstance(value, list | tuple):
+        return any(map(_holds_numbers, value))
+    # A storage in memory also holds arrays and numbers of NumPy and PyTorch, as they were set.
+    return isinstance(value, numbers.Number) or hasattr(value, "__array__")

@@ -1,0 +1,477 @@
+"""The rehearsal: a training on noise alone, which finds the learning rate without any record.
+
+What a model can bear is noise in its output. So the private gradient is set to zero, and only the
+noise of DP-SGD goes through the steps of the private training: its optimizer, schedule, weight
+decay and averaging. The rate is the one at which the outputs for made-up inputs have moved by a
+given size at the end: logits, or the number that a regression answers with. That one size suits
+models, data and epsilons is an observation (``docs/explanation/known-without-data.md``), so the
+rate is a good guess and no optimum.
+
+No private record is an argument of anything here, and none may be: the rate is then public.
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+from scipy.optimize import brentq
+
+from optuna_dp.core import validation
+from optuna_dp.errors import InvalidArgumentError, MissingExtraError, type_of
+from optuna_dp.runs.run import Fidelity
+from optuna_dp.training.learner import Learner, Rehearsable, take_steps
+from optuna_dp.training.optimizers import OptimizerFactory
+from optuna_dp.training.schedules import DEFAULT_SCHEDULE, Schedule
+
+if TYPE_CHECKING:
+    import torch
+
+# Of networks, and of models of which a single matrix is trained, which bear more.
+SIZE, LINEAR_SIZE = 1.0, 1.7
+# Of models with one output, whose targets lie in [-1, 1].
+ONE_OUTPUT_SIZE = 0.5
+# Networks of up to two hidden layers were compared; deeper ones were not.
+MOST_DENSE_LAYERS = 3
+# The rate of SGD times the clipping norm, and over 1 - momentum, up to which no training was lost.
+LARGEST_SGD_STEP = 10.0
+# The same for one output, because a squared error is curved everywhere.
+LARGEST_SGD_STEP_OF_ONE_OUTPUT = 0.5
+# Of the logarithm of the rate; the curves of accuracy are flat over ten times that.
+_TOLERANCE = 0.05
+# Draws of the noise: their number times that of the classes less one says how well the size is
+# known.
+_FEWEST_DRAWS, _MOST_DRAWS, _DEVIATIONS = 2, 8, 40
+# How often a search is begun again, where weight decay bends a walk; and how far it goes.
+_REPEATS, _FACTOR, _FACTORS = 8, 4.0, 30
+
+
+@dataclass(frozen=True)
+class Rehearsal:
+    """What a rehearsal found.
+
+    Attributes:
+        learning_rate: The rate to train with: that of the first step.
+        noise_per_weight: Root mean square of what the noise has moved the weights by at the end.
+            A model's best one is about the same at every epsilon, so it is what to search, once.
+        size: Standard deviation over classes of the change of the logits at that rate; the root
+            of its mean square over the inputs. Of a single output the root mean square itself.
+        remarks: Where the rule is known to be weak in this case; each was a warning too.
+    """
+
+    learning_rate: float
+    noise_per_weight: float
+    size: float
+    remarks: tuple[str, ...] = ()
+
+
+def rehearse_module(
+    run: Fidelity,
+    module: torch.nn.Module,
+    inputs: Any,
+    *,
+    optimizer: str | OptimizerFactory = "adam",
+    schedule: Schedule = DEFAULT_SCHEDULE,
+    clipping_norm: float = 1.0,
+    size: float | None = None,
+) -> Rehearsal:
+    """Rehearses a private training of a PyTorch module on noise alone, and returns its rate.
+
+    :func:`optuna_dp.train` does this by itself. This is for training loops of your own. The module
+    is in evaluation mode meanwhile, and is as it was at the end. Only parameters that require a
+    gradient are trained.
+
+    Args:
+        run: The run, or the numbers of one (``plan.final``): its noise, steps and batch.
+        module: The model as it is before the private training; from inputs to logits, as a tensor
+            or as Hugging Face's models return them. The last axis is that of the classes. A
+            single output is taken for the answer of a regression, whose targets lie in [-1, 1].
+        inputs: Made-up or public inputs: a tensor or an array; a tuple for several arguments; a
+            mapping for arguments by name. See :func:`made_up_inputs`, :func:`made_up_images` and
+            :func:`made_up_tokens`. **No private records.**
+        optimizer: As for :func:`optuna_dp.train`: a name, or a function from parameters and a
+            learning rate to an optimizer.
+        schedule: How the rate falls, and which of the last weights are averaged.
+        clipping_norm: Largest norm of one record's gradient; positive.
+        size: How far noise may move the logits, positive. By default 1.0, and 1.7 if a single
+            matrix is trained, as of a softmax regression or a last layer. 0.5 for a single
+            output.
+
+    Raises:
+        InvalidArgumentError: If an argument is not allowed; if the module cannot take the inputs.
+        MissingExtraError: If PyTorch is not installed.
+
+    Example:
+        .. code-block:: python
+
+            found = odp.rehearse_module(
+                run, model, odp.made_up_images(1, 28, 28), optimizer="adamw"
+            )
+            optimizer = torch.optim.AdamW(model.parameters(), lr=found.learning_rate)
+    """
+    if not isinstance(run, Fidelity):
+        raise InvalidArgumentError(
+            "run", run, "it must be what optuna_dp.fidelity(trial) returned, or a plan's run"
+        )
+    if not isinstance(schedule, Schedule):
+        raise InvalidArgumentError("schedule", schedule, "it must be an optuna_dp.Schedule")
+    try:
+        import torch  # An extra.
+    except ImportError:
+        raise MissingExtraError("torch", "torch") from None
+    if not isinstance(module, torch.nn.Module):
+        raise InvalidArgumentError("module", module, "it must be a torch.nn.Module")
+    from optuna_dp.training.own_model import OwnModel  # It needs PyTorch, an extra.
+
+    rehearsal = rehearsed(
+        run,
+        OwnModel(module),
+        inputs,
+        optimizer=optimizer,
+        schedule=schedule,
+        clipping_norm=validation.positive("clipping_norm", clipping_norm),
+        size=None if size is None else validation.positive("size", size),
+    )
+    if rehearsal is None:
+        raise _unmoved(optimizer)
+    for remark in rehearsal.remarks:
+        warnings.warn(remark, UserWarning, stacklevel=2)
+    return rehearsal
+
+
+def rehearsed_in_turn(
+    run: Fidelity,
+    weights: Rehearsable,
+    inputs: Any,
+    *,
+    optimizers: Sequence[str | OptimizerFactory],
+    schedule: Schedule,
+    clipping_norm: float,
+) -> tuple[str | OptimizerFactory, Rehearsal]:
+    """Rehearses optimizers in turn, and returns the first one that suits, with its rehearsal.
+
+    SGD does not suit if its steps may be too long for a loss, or too short to move a weight. If
+    none suits, the last one is returned.
+
+    Args:
+        run: The numbers of the run.
+        weights: What is trained.
+        inputs: What the model is called with; no records.
+        optimizers: At least one: names, or functions that make an optimizer.
+        schedule: How the rate falls, and which of the last weights are averaged.
+        clipping_norm: Largest norm of one record's gradient.
+
+    Raises:
+        InvalidArgumentError: As for :func:`rehearsed`, and if noise moves no weight by the last
+            optimizer.
+    """
+    for optimizer in optimizers:
+        rehearsal = rehearsed(
+            run,
+            weights,
+            inputs,
+            optimizer=optimizer,
+            schedule=schedule,
+            clipping_norm=clipping_norm,
+        )
+        if rehearsal is not None and not rehearsal.remarks:
+            break
+    if rehearsal is None:
+        raise _unmoved(optimizer)
+    return optimizer, rehearsal
+
+
+def _unmoved(optimizer: Any) -> InvalidArgumentError:
+    return InvalidArgumentError(
+        "optimizer",
+        optimizer,
+        "noise alone did not move the weights, or moved them without bound, so no rate is found",
+        "Take optimizer='adam', or give learning_rate=, the rate of the first step.",
+    )
+
+
+def rehearsed(
+    run: Fidelity,
+    weights: Rehearsable,
+    inputs: Any,
+    *,
+    optimizer: str | OptimizerFactory,
+    schedule: Schedule,
+    clipping_norm: float,
+    size: float | None = None,
+) -> Rehearsal | None:
+    """Rehearses a training, and puts the weights back to what they were.
+
+    Args:
+        run: The numbers of the run.
+        weights: What is trained.
+        inputs: What the model is called with; no records.
+        optimizer: A name, or a function that makes one.
+        schedule: How the rate falls, and which of the last weights are averaged.
+        clipping_norm: Largest norm of one record's gradient.
+        size: How far noise may move the outputs; None for the default.
+
+    Returns:
+        What was found; None if noise moves no weight by a finite length, as where a step is below
+        the precision of a weight.
+
+    Raises:
+        InvalidArgumentError: If the model cannot take the inputs or has no classes, if noise does
+            not move its output, or the run has no batch.
+    """
+    if run.batch_size is None:
+        raise InvalidArgumentError(
+            "run", run, "its plan was made from a function and does not know the batch size"
+        )
+    deviation = run.noise_multiplier * clipping_norm / run.batch_size
+    start = weights.weight_values()
+    start_outputs = _first_outputs(weights, inputs)
+    outputs = start_outputs.shape[1]
+    target = _usual_size(start, outputs) if size is None else size
+
+    def walk(rate: float, draw: int) -> _Walk:
+        weights.set_weights(start)
+        weights.begin(optimizer, rate)
+        noise = weights.noise(draw)
+        take_steps(weights, lambda step: noise(deviation), run.steps, schedule)
+        return _Walk(_differences(weights.weight_values(), start))
+
+    def size_of(walks: list[_Walk], times: float) -> float:
+        sizes = []
+        for ended in walks:
+            changes = zip(start, ended.moved, strict=True)
+            weights.set_weights([weight + times * change for weight, change in changes])
+            sizes.append(size_of_change(weights.outputs(inputs) - start_outputs))
+        return _together(sizes)
+
+    draws = min(max(-(-_DEVIATIONS // max(outputs - 1, 1)), _FEWEST_DRAWS), _MOST_DRAWS)
+    rate = _first_guess(weights, optimizer, deviation, run.steps, start)
+    try:
+        for _ in range(_REPEATS):
+            walks = [walk(rate, draw) for draw in range(draws)]
+            if not all(ended.is_finite for ended in walks):
+                return None
+            length = _together([ended.length for ended in walks])
+            times, size_reached = _search(partial(size_of, walks), target)
+            # Gradients of noise do not depend on the weights, so a walk is in proportion to its
+            # rate, unless weight decay bends it: then the search begins again from here.
+            expected_length = times * walks[0].length
+            rate *= times
+            again = walk(rate, 0)
+            if not again.is_finite:
+                return None
+            if abs(math.log(again.length / expected_length)) < _TOLERANCE:
+                break
+    finally:
+        weights.set_weights(start)
+    numbers = sum(math.prod(part.shape) for part in start)
+    remarks = _remarks(weights, rate * clipping_norm, outputs)
+    return Rehearsal(rate, times * length / math.sqrt(numbers), size_reached, remarks)
+
+
+def default_optimizers(learner: Learner, inputs: Any = None) -> list[str]:
+    """Returns which optimizers to rehearse, in order: the first that suits is taken.
+
+    "sgd" and then "adam" for small dense models and where a single matrix is trained, else "adam".
+    "adam" alone for a single output, because the noise bounds its steps whatever the curvature.
+    A choice by the form of the model alone, which is public. It was measured
+    (``docs/explanation/known-without-data.md``).
+
+    Args:
+        learner: The model; its weights are not changed.
+        inputs: What the model is called with, no records; None if nothing is rehearsed.
+
+    Raises:
+        InvalidArgumentError: If the model cannot take the inputs, or no rate is known for it.
+    """
+    if inputs is not None and _first_outputs(learner, inputs).shape[1] == 1:
+        return ["adam"]
+    matrices = _matrices(learner.weight_values())
+    is_small = learner.is_dense_only() and matrices <= MOST_DENSE_LAYERS
+    return ["sgd", "adam"] if is_small or matrices == 1 else ["adam"]
+
+
+def _usual_size(weights: list[Any], outputs: int) -> float:
+    """Returns how far noise may move the outputs by default."""
+    if outputs == 1:
+        return ONE_OUTPUT_SIZE
+    return LINEAR_SIZE if _matrices(weights) <= 1 else SIZE
+
+
+def _matrices(values: list[Any]) -> int:
+    """Returns how many of the trained parameters are matrices, or have more axes."""
+    return sum(value.ndim > 1 for value in values)
+
+
+def size_of_change(change: npt.NDArray[np.float64]) -> float:
+    """Returns the standard deviation over classes, in root mean square over inputs.
+
+    Of a single output it is the root mean square of the change.
+
+    Args:
+        change: Of the outputs, (inputs, classes).
+
+    Returns:
+        The size; infinite if an output is no finite number.
+    """
+    if not np.all(np.isfinite(change)):
+        return math.inf  # the training blew up: any smaller rate is better
+    squares = change**2 if change.shape[1] == 1 else np.var(change, axis=1)
+    return float(np.sqrt(np.mean(squares)))
+
+
+@dataclass
+class _Walk:
+    """The end of one training on noise.
+
+    Attributes:
+        moved: By how much the weights have changed.
+        length: The root of the sum of the squares of the changes.
+    """
+
+    moved: list[Any]
+    length: float = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.length = math.sqrt(sum(float((change * change).sum()) for change in self.moved))
+
+    @property
+    def is_finite(self) -> bool:
+        """Whether the weights have moved, by a finite length."""
+        return 0.0 < self.length < math.inf
+
+
+def _first_outputs(weights: Rehearsable, inputs: Any) -> npt.NDArray[np.float64]:
+    """Returns the output before the training, (rows, classes), or says what is wrong with it."""
+    if inputs is None:
+        raise InvalidArgumentError(
+            "inputs",
+            None,
+            "the learning rate is rehearsed on made-up inputs, and for this model they cannot be "
+            "known without a schema",
+            "Describe what is public about a record. Thirty numbers between -1 and 1: "
+            "inputs=odp.made_up_inputs(*[(-1, 1)] * 30). Images: odp.made_up_images(1, 28, 28). "
+            "Tokens: odp.made_up_tokens(vocabulary, length). Or give learning_rate=, the rate of "
+            "the first step.",
+        )
+    try:
+        outputs = weights.outputs(inputs)
+    except Exception as error:
+        raise InvalidArgumentError(
+            "inputs",
+            type_of(inputs),
+            f"the model failed on them: {type(error).__name__}: {error}",
+            "Make them up as the model is called: a batch of inputs, a tuple for several "
+            "arguments, or a mapping for arguments by name.",
+        ) from error
+    if outputs.ndim != 2 or 0 in outputs.shape:
+        raise InvalidArgumentError(
+            "learning_rate",
+            None,
+            f"no rate is known for a model whose outputs have the shape {outputs.shape}",
+            "The model must return a row of numbers for each input: logits, or one number for a "
+            "regression. Or give learning_rate=, the rate of the first step.",
+        )
+    if outputs.shape[1] == 1 and weights.has_logits:
+        raise InvalidArgumentError(
+            "learning_rate",
+            None,
+            "no rate is known for a model whose single output is the logit of two classes",
+            "Give the model two outputs, and loss=torch.nn.functional.cross_entropy. Or give "
+            "learning_rate=, the rate of the first step.",
+        )
+    if not np.all(np.isfinite(outputs)):
+        raise InvalidArgumentError(
+            "inputs", type_of(inputs), "the model's output on them is not finite"
+        )
+    return outputs
+
+
+def _first_guess(
+    weights: Rehearsable,
+    optimizer: str | OptimizerFactory,
+    deviation: float,
+    steps: int,
+    start: list[Any],
+) -> float:
+    """Returns a rate of about the right size, whatever units the optimizer has."""
+    weights.begin(optimizer, 1.0)
+    try:
+        weights.step(weights.noise(0)(deviation), 1.0)
+        end = weights.weight_values()
+    finally:
+        weights.set_weights(start)
+    walked = _Walk(_differences(end, start))
+    numbers = sum(math.prod(part.shape) for part in start)
+    return 0.1 * math.sqrt(numbers / steps) / walked.length if walked.length else 1.0
+
+
+def _differences(end: list[Any], start: list[Any]) -> list[Any]:
+    """Returns by how much each weight has moved."""
+    return [end_weight - start_weight for end_weight, start_weight in zip(end, start, strict=True)]
+
+
+def _search(measure: Callable[[float], float], size: float) -> tuple[float, float]:
+    """Returns by what to multiply a walk for a size, and the size then."""
+    size_by_times: dict[float, float] = {}
+
+    def excess(times: float) -> float:
+        walk_size = size_by_times[times] = measure(math.exp(times))
+        # Logits that overflow, or do not move at all, still say which side they are on.
+        return math.log(min(max(walk_size, 1e-12), 1e12) / size)
+
+    low = high = 0.0
+    step = math.copysign(math.log(_FACTOR), -excess(0.0))
+    for _ in range(_FACTORS):
+        low, high = high, high + step
+        if excess(high) * step > 0.0:
+            break
+    else:
+        raise InvalidArgumentError(
+            "learning_rate",
+            None,
+            "none was found: noise in the model's weights does not move its output on the made-up "
+            f"inputs far enough (by {size_by_times[high]:.2g} at most)",
+            "Give learning_rate=, the rate of the first step.",
+        )
+    brentq(excess, low, high, xtol=_TOLERANCE)
+    best_times = min(
+        size_by_times, key=lambda times: abs(math.log(max(size_by_times[times], 1e-12) / size))
+    )
+    return math.exp(best_times), size_by_times[best_times]
+
+
+def _together(sizes: list[float]) -> float:
+    """Returns the root of the mean square."""
+    return math.sqrt(sum(size * size for size in sizes) / len(sizes))
+
+
+def _remarks(weights: Rehearsable, step: float, outputs: int) -> tuple[str, ...]:
+    """Returns where the rule is known to be weak.
+
+    Args:
+        weights: What was trained.
+        step: The rate times the clipping norm.
+        outputs: How many the model has.
+    """
+    momentum = weights.sgd_momentum
+    limit = LARGEST_SGD_STEP_OF_ONE_OUTPUT if outputs == 1 else LARGEST_SGD_STEP
+    if momentum is None or step / (1.0 - momentum) <= limit:
+        return ()
+    if outputs == 1:
+        return (
+            f"The noise allows SGD steps of up to {step / (1.0 - momentum):.3g}. Trainings of a "
+            f"single output with a squared error have failed at steps longer than {limit:g}, "
+            "because the loss is curved. Take optimizer='adam', whose steps are bounded.",
+        )
+    return (
+        f"The noise allows SGD steps of up to {step / (1.0 - momentum):.3g}, and from about "
+        f"{LARGEST_SGD_STEP:g} on a loss may be too curved for them: networks have collapsed from "
+        "13 on. Take optimizer='adam', whose steps are bounded, or more steps.",
+    )

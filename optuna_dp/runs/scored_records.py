@@ -1,0 +1,211 @@
+"""The records that are scored, and the public number that their sum is divided by.
+
+Where a plan scores on other records than the training's, those must be others. What can be seen
+of a slip is refused: views of the trained records, and copies as a mask or an index makes them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from optuna_dp.core import validation
+from optuna_dp.errors import Described, InvalidArgumentError, type_of
+from optuna_dp.training.data_sets import origins
+from optuna_dp.runs.run import Fidelity, SgdRun
+from optuna_dp.training.record_arrays import overlap
+from optuna_dp.training.records import (
+    ArrayRecords,
+    DataSetRecords,
+    Records,
+    check_number,
+    read_records,
+)
+
+_SAMPLE = 200  # Records to score that are looked for, evenly spaced.
+_FEWEST = 20
+# Of the sample: how many have to be the one and only copy of one trained record. Tables of few
+# different rows have equal rows by chance, but hardly ever exactly one on either side.
+_LARGEST_SHARE = 0.9
+
+
+@dataclass(frozen=True)
+class ScoredRecords:
+    """The records that are scored.
+
+    Attributes:
+        records: The records.
+        size: The public number that their sum is divided by.
+        noise_multiplier: Noise of the score; None if the records are public.
+        is_disjoint: Whether they are private, and others than the training's.
+    """
+
+    records: Records
+    size: int
+    noise_multiplier: float | None
+    is_disjoint: bool = False
+
+
+def scored_records(
+    run: Fidelity,
+    numbers: SgdRun,
+    records: Records,
+    has_score: bool,
+    score_records: Any,
+    score_size: int | None,
+) -> ScoredRecords | None:
+    """Returns the records that the plan charges a score of; None if there is no score.
+
+    Args:
+        run: What the trial was granted.
+        numbers: Its numbers.
+        records: The training's records.
+        has_score: Whether a score is asked for.
+        score_records: Other records to score, as the user gave them; None if there are none.
+        score_size: Their public number; None if none was given.
+
+    Raises:
+        InvalidArgumentError: If they are not what the plan scores on.
+    """
+    _check_arguments(run, has_score, score_records, score_size)
+    if not has_score or run.scored_on is None:
+        return None
+    if run.scored_on == "training":
+        return ScoredRecords(records, max(1, round(numbers.records)), run.score_noise_multiplier)
+    if score_records is None:
+        raise InvalidArgumentError(
+            "score_records",
+            None,
+            f"the plan scores on {run.scored_on} records",
+            "Give them, in the form of records=.",
+        )
+    scored = read_records(score_records, "score_records")
+    check_disjoint(records, scored)
+    if run.scored_on == "public":
+        return ScoredRecords(scored, len(scored), None)
+    if score_size is None:
+        raise InvalidArgumentError(
+            "score_size",
+            None,
+            "the plan does not know how many records are scored",
+            "Give their public number, fixed beforehand and not their exact number.",
+        )
+    size = validation.whole("score_size", score_size, 1)
+    check_number(scored, size, "score_records")
+    return ScoredRecords(scored, size, run.score_noise_multiplier, is_disjoint=True)
+
+
+def _check_arguments(
+    run: Fidelity, has_score: bool, score_records: Any, score_size: int | None
+) -> None:
+    """Refuses records to score, or their number, where the plan has no use for them."""
+    is_of_others = has_score and run.scored_on in ("disjoint", "public")
+    if score_records is not None and not is_of_others:
+        problem = "no score is computed on them"
+        if has_score and run.scored_on == "training":
+            problem = "the plan charges for a score on the training records"
+        raise InvalidArgumentError(
+            "score_records",
+            type_of(score_records),
+            problem,
+            "For a score on other private records plan with score='disjoint', on public ones with "
+            "score=None. Otherwise take score_records= away.",
+        )
+    if score_size is not None and not (has_score and run.scored_on == "disjoint"):
+        raise InvalidArgumentError(
+            "score_size", score_size, "it is for scores on disjoint private records only"
+        )
+
+
+def check_disjoint(records: Records, scored: Records) -> None:
+    """Refuses records to score that are among those that are trained on, where that can be seen.
+
+    Args:
+        records: The training's records.
+        scored: The records to score.
+
+    Raises:
+        InvalidArgumentError: If some of them are the same.
+    """
+    if _has_some_of(records, scored):
+        raise InvalidArgumentError(
+            "score_records",
+            Described("some of the training's records"),
+            "the plan scores on public records, or on private ones that are never trained on, "
+            "and one of these shares memory with the training's",
+            "Give other records, or plan with score='training'.",
+        )
+    if (
+        isinstance(records, ArrayRecords)
+        and isinstance(scored, ArrayRecords)
+        and _are_copied(records.holders()[0], scored.holders()[0])
+    ):
+        raise InvalidArgumentError(
+            "score_records",
+            Described("copies of the training's records"),
+            "the plan scores on public records, or on private ones that are never trained on, "
+            "and almost all of these are equal to records that are trained on",
+            "Train on the others only, for example x[~is_held_out], or plan with "
+            "score='training'.",
+        )
+
+
+def _has_some_of(records: Records, scored: Records) -> bool:
+    """Returns whether some records are the same in both, by their memory or their index."""
+    if isinstance(records, DataSetRecords) and isinstance(scored, DataSetRecords):
+        numbers: dict[Any, int] = {}
+        trained_items, scored_items = (
+            origins(some_records.data_set, numbers) for some_records in (records, scored)
+        )
+        return bool(np.isin(trained_items, scored_items).any())
+    trained_arrays, scored_arrays = records.first_arrays(), scored.first_arrays()
+    return any(overlap(a, b) for a in trained_arrays for b in scored_arrays)
+
+
+def _are_copied(trained_array: Any, scored_array: Any) -> bool:
+    """Returns whether almost all records to score are equal to one trained record each.
+
+    Args:
+        trained_array: The first part of the trained records, an array of numpy or PyTorch; the
+            first axis is that of the records.
+        scored_array: The first part of the records to score, as above.
+    """
+    trained_rows, scored_rows = _rows(trained_array), _rows(scored_array)
+    if trained_rows is None or scored_rows is None or len(scored_rows) < _FEWEST:
+        return False
+    if trained_rows.shape[1] != scored_rows.shape[1] or trained_rows.dtype != scored_rows.dtype:
+        return False
+    places = np.unique(np.linspace(0, len(scored_rows) - 1, _SAMPLE).astype(np.int64))
+    sample_rows = scored_rows[places]
+    # One number of each record sorts out most: that of which the sample has most values.
+    column = max(range(sample_rows.shape[1]), key=lambda i: np.unique(sample_rows[:, i]).size)
+    counts = [_counts(rows, sample_rows, column) for rows in (trained_rows, scored_rows)]
+    single_copies = sum(
+        counts[0].get(row.tobytes(), 0) == 1 == counts[1][row.tobytes()] for row in sample_rows
+    )
+    return single_copies > _LARGEST_SHARE * len(sample_rows)
+
+
+def _rows(array: Any) -> npt.NDArray[Any] | None:
+    """Returns records as rows of numbers, without a copy; None if they are not in this memory."""
+    try:
+        values = np.asarray(array.detach() if hasattr(array, "detach") else array)
+    except (RuntimeError, TypeError):  # On a GPU, or of a type that numpy does not have.
+        return None
+    if values.ndim == 0 or values.dtype.kind not in "biuf" or not values.size:
+        return None
+    return values.reshape(len(values), -1)
+
+
+def _counts(
+    rows: npt.NDArray[Any], sample_rows: npt.NDArray[Any], column: int
+) -> dict[bytes, int]:
+    """Returns how many rows are equal to a row of the sample, by their bytes."""
+    counts: dict[bytes, int] = {}
+    for index in np.flatnonzero(np.isin(rows[:, column], sample_rows[:, column])):
+        row = rows[index].tobytes()
+        counts[row] = counts.get(row, 0) + 1
+    return counts

@@ -1,0 +1,1 @@
+"""The samplers, a folder for each kind of search: settings, strategy, check and facts together."""

@@ -1,0 +1,318 @@
+"""The text of a budget's statement."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from optuna_dp.accounting.event_words import in_words
+from optuna_dp.samplers.budget.plan import BudgetPlan
+from optuna_dp.samplers.budget.settings import BudgetSettings
+from optuna_dp.evidence import preparation
+from optuna_dp.evidence.facts import Fact, Status, enforced, weakest
+from optuna_dp.evidence.layout import escaped
+from optuna_dp.evidence.assumptions import (
+    NO_EXACT_SCORE_DECIDED,
+    PRIVATE_FAILURES,
+    PUBLIC_NUMBERS,
+    PUBLIC_SCORES,
+    PUBLIC_SETTINGS,
+    TOLD_APART,
+    Promise,
+)
+from optuna_dp.evidence.record_counts import RecordCounts
+from optuna_dp.evidence.run_assumptions import is_enforced, is_trained_here, what_a_run_is
+from optuna_dp.evidence.statement import (
+    SCORES,
+    TRAININGS,
+    Description,
+    sampling_fact,
+    step_facts,
+    vouched_facts,
+)
+from optuna_dp.study.plan import Design
+from optuna_dp.runs.judgement import ENFORCED, WORDS
+
+if TYPE_CHECKING:
+    from optuna_dp.accounting.guarantee import Guarantee
+
+_CHOICES = {
+    "best": "those of the pilot with the best score on the last rung",
+    "evidence": "those of the first guess, if one was given and no pilot was clearly better on "
+    "the last rung; otherwise those of the pilot with the best score there",
+}
+_SCORES: dict[str | None, str] = {
+    "training": "computed on the training records, with noise, and charged beside the training",
+    "disjoint": "computed with noise on private records that are never trained on; the more "
+    "expensive of training and score is charged",
+    None: "computed on public records, at no cost",
+}
+
+
+_REPORTS = Promise(
+    "The cost of one training that the plan was given covers everything that a run shows: what it "
+    "reports to a pruner, too.",
+    "Does the stated cost of a training cover every number that it computed from the records and "
+    "showed to anybody or to a pruner?",
+    "the rows of the pilots, and row *The last run*",
+)
+_PUBLIC_DIVISOR = Promise(
+    "The number of records that a sum of scores is divided by is public. With one person more or "
+    "less in the data it would have been the same.",
+    "Is the number of records that scores are divided by public, and would it be the same with "
+    "one person more or less in the data?",
+    "row *The score*",
+)
+_FIXED_BEFOREHAND = Promise(
+    "The number of runs and the cost of each were fixed without looking at the data. So were the "
+    "search space and any list of candidates, or they were chosen from outputs that are charged "
+    "for.",
+    "Were the number of runs, their cost, the ranges of the hyperparameters and any list of "
+    "candidates fixed before anybody had looked at these data (or chosen from outputs that are "
+    "charged for)?",
+    "rows *Search*, *Parameters* and *Ranges of the parameters*",
+)
+_CHOSEN_FROM_OUTPUTS = Promise(
+    "Samplers, pruners, functions and persons that proposed, pruned or chose hyperparameters used "
+    "the data only through the private outputs of earlier runs.",
+    "Did whoever, or whatever, proposed hyperparameters know nothing of the data but the "
+    "hyperparameters and scores of earlier runs?",
+    "the rows of the pilots, and row *The last run*",
+)
+_FRESH_RANDOMNESS = Promise(
+    "A run depends only on the data, its own hyperparameters and fresh randomness: not on shared "
+    "random seeds.",
+    "Did every run draw fresh randomness, without a fixed random seed?",
+    "the rows of the pilots, and row *The last run*",
+)
+_RELEASED_ANYHOW = Promise(
+    "The result would have been released whatever it was. No other search on the same data was "
+    "discarded in its favour. (The costs of several releases add up.)",
+    "Would this result have been published whatever it was, and was no other search of these "
+    "data thrown away for its result? (Other releases from these data are not in this number: "
+    "their costs add up.)",
+)
+
+
+class BudgetDescription(Description):
+    """See the module's docstring."""
+
+    score_is_told = False
+    checked: tuple[str, ...] = (
+        "No more pilots and last runs began than the plan charges for. A failed run is charged "
+        "like any other.",
+        "Every run belongs to this study and to this plan, and nobody changed the plan since.",
+    )
+
+    trust = (
+        "one trusted curator, who sees the data. Everybody else may see the hyperparameters and "
+        "scores of all runs, the pilots' too, also while the study runs"
+    )
+
+    not_covered = """\
+The guarantee covers the hyperparameters and scores of all runs, how each of them ended, and the
+last run's model, also if they are shown while the study runs. It does not cover how long runs
+took, when they ended, logs, or attributes and reported values outside the stated outputs."""
+
+    def promises(self, design: Design, content: Mapping[str, Any]) -> tuple[Promise, ...]:
+        """See :class:`Description`; those that the plan and its runs leave to a person."""
+        plan, spending = BudgetSettings.of(design).plan, content.get("spending", {})
+        run = what_a_run_is(spending, (*_names_of_rungs(len(plan.rungs)), "The last run"))
+        return (
+            run,
+            *((_REPORTS,) if plan.final.records is None else ()),
+            *((PUBLIC_SCORES,) if plan.score is None else ()),
+            *((TOLD_APART,) if plan.score == "disjoint" else ()),
+            *(() if is_enforced(spending) else (NO_EXACT_SCORE_DECIDED,)),
+            *(() if is_trained_here(spending) else (PUBLIC_SETTINGS,)),
+            *_public_numbers(plan),
+            _FIXED_BEFOREHAND,
+            _CHOSEN_FROM_OUTPUTS,
+            _FRESH_RANDOMNESS,
+            *preparation.promises_of(spending),
+            PRIVATE_FAILURES,
+            _RELEASED_ANYHOW,
+        )
+
+    def record_counts(self, design: Design, spending: Mapping[str, Any]) -> RecordCounts:
+        """See :class:`Description`."""
+        plan = BudgetSettings.of(design).plan
+        return RecordCounts(
+            trained=None if plan.final.records is None else round(plan.final.records),
+            scored=spending.get("scored_records"),
+            are_disjoint=plan.score == "disjoint",
+        )
+
+    def facts(self, design: Design, guarantee: Guarantee) -> list[Fact]:
+        """See :class:`Description`."""
+        settings = BudgetSettings.of(design)
+        plan, choose = settings.plan, settings.choose
+        rungs, names = {}, _names_of_rungs(len(plan.rungs))
+        for i, (size, rung) in enumerate(zip(plan.rung_sizes, plan.rungs, strict=True), start=1):
+            name = names[i - 1]
+            runs = f"{size} run{'s' if size > 1 else ''}, each {in_words(rung.event)}"
+            rungs[name] = f"planned: {runs}; {_origin(settings, i)}; all charged, even if failed"
+        spare_words = (
+            f"; {plan.spare_runs} spare, used if the last run fails, and charged in any case"
+            if plan.spare_runs
+            else ""
+        )
+        space = (
+            "named by the objective and not by the plan; their ranges stand below"
+            if settings.search_space is None
+            else f"planned: {', '.join(sorted(settings.search_space))}; a run may use a part of "
+            "them, and the proposer proposes all others that it asks for"
+        )
+        if not plan.pilots:
+            origin = "drawn at random from their ranges, or given by a person"
+            search = "one run, without pilots"
+        else:
+            by_function = f"chosen by {escaped(str(choose))} from the outputs of pilots"
+            origin = (
+                f"{_CHOICES.get(choose, by_function)}, "
+                "unless a person gave others after seeing the pilots' outputs"
+            )
+            search = (
+                f"{plan.pilots} pilots, whose outputs are released, then one last run. The "
+                "guarantee is that of releasing the outputs of all runs"
+            )
+        rows = {
+            "Search": f"planned: {escaped(design.sampler)}: {search}",
+            **rungs,
+            "The last run": f"planned: {in_words(plan.final.event)}{spare_words}. Its "
+            f"hyperparameters: {origin}",
+        }
+        if plan.ranges is not None:
+            rows["Ranges drawn with noise"] = f"planned: {plan.ranges.in_words()}. Drawn once"
+        unscored = "" if settings.scores_last_run else "; the last run has no score"
+        rows["The score"] = f"planned: {_SCORES[plan.score]}{unscored}"
+        rows["Parameters"] = space
+        return enforced(rows)
+
+    def contradiction(self, design: Design, content: Mapping[str, Any]) -> str:
+        """See :class:`Description`; counts that no study of the plan can have."""
+        settings, spending = BudgetSettings.of(design), content["spending"]
+        pilots, runs = len(content["attributes"]["pilots"]), spending["runs"]
+        if pilots > settings.pilots:
+            return f"{pilots} pilots are listed, and the plan has {settings.pilots}"
+        if runs > pilots + settings.paid:
+            return (
+                f"{runs} runs gave an output, but {pilots} pilots are listed, and the plan has "
+                f"{settings.paid} run{'s' if settings.paid > 1 else ''} after them"
+            )
+        outputs = sum(pilot["values"] is not None for pilot in content["attributes"]["pilots"])
+        outputs += content["value"] is not None or "values" in content["attributes"]
+        if runs < outputs:
+            return f"{runs} runs are said to have given an output, and {outputs} outputs are shown"
+        for name, counted in (
+            ("asked the plan what they may spend", spending["asked"]),
+            ("have a word on their preparation", sum(spending.get("preparation", {}).values())),
+            ("have a word on their training", sum(spending["training"].values())),
+            ("have a word on their score", sum(spending["score"].values())),
+        ):
+            if counted > runs:
+                return f"{counted} runs {name}, and {runs} gave an output"
+        return preparation.contradiction(spending)
+
+    def facts_of_release(self, design: Design, content: Mapping[str, Any]) -> list[Fact]:
+        """See :class:`Description`."""
+        settings, spending = BudgetSettings.of(design), content["spending"]
+        plan, runs, attributes = settings.plan, spending["runs"], content["attributes"]
+        records = self.record_counts(design, spending).row
+        rows = {"Planned for": records} if records else {}
+        rows |= _taken_from(attributes["pilots"], content["params"])
+        rows |= {
+            "Runs that are charged for": _charged(settings.pilots + settings.paid, runs),
+            "What runs may spend": f"checked: {_part(spending['asked'], runs)} with an output "
+            "asked the plan what they may spend (odp.fidelity)",
+        }
+        facts = enforced(rows) + preparation.preparation_fact(spending)
+        remark = ""
+        if spending.get("fewer_steps"):
+            remark = (
+                f". {spending['fewer_steps']} of them took fewer steps than planned: the curator "
+                "has to say why. If a score without noise decided when they stopped, no "
+                "guarantee covers it"
+            )
+        if spending["training"]:
+            counts = spending["training"]
+            facts.append(_by_word("Training", counts, TRAININGS, runs, "with an output", remark))
+            facts += [sampling_fact(content)] if set(counts) == {ENFORCED} else []
+        facts += step_facts(spending)
+        if plan.score is not None and spending["score"]:
+            run_count = sum(spending["score"].values())
+            facts.append(_by_word("Score", spending["score"], SCORES, run_count, "with a score"))
+        facts += vouched_facts(spending)
+        remarks = {"Last run": "last run", "Not covered": "not covered"}
+        return facts + enforced(
+            {name: attributes[key] for name, key in remarks.items() if attributes.get(key)}
+        )
+
+
+def _public_numbers(plan: BudgetPlan) -> tuple[Promise, ...]:
+    """Returns the promise that the numbers are public that a plan or its scores are made with."""
+    if plan.final.records is not None:
+        return (PUBLIC_NUMBERS,)
+    return () if plan.score is None else (_PUBLIC_DIVISOR,)
+
+
+def _names_of_rungs(count: int) -> tuple[str, ...]:
+    """Returns the names of the rows that say what the pilots are."""
+    return ("Pilots",) if count == 1 else tuple(f"Pilots, rung {i + 1}" for i in range(count))
+
+
+def _by_word(
+    name: str,
+    counts: Mapping[str, int],
+    sentences: Mapping[str, str],
+    runs: int,
+    which: str,
+    remark: str = "",
+) -> Fact:
+    """Returns how many runs each of the three words is true of, with what it means.
+
+    ``which`` says which runs ``runs`` are: those that show something.
+    """
+    words = [word for word in WORDS if word in counts]
+    text = "; ".join(f"{sentences[word]} ({_part(counts[word], runs)} {which})" for word in words)
+    return Fact(name, text + remark, weakest(map(Status, words)))
+
+
+def _part(count: int, runs: int) -> str:
+    return f"{count} of {runs} run{'' if runs == 1 else 's'}"
+
+
+def _charged(planned: int, runs: int) -> str:
+    """Returns how many runs are charged for, and how many of them showed anything."""
+    words = f"planned: {planned}. {runs} gave an output"
+    if runs == planned:
+        return words
+    return (
+        f"{words}, and {planned - runs} gave none (failed, ended early, not needed, or given up "
+        "by the curator). Every planned run is charged in full"
+    )
+
+
+def _taken_from(pilots: Sequence[Mapping[str, Any]], params: Any) -> dict[str, str]:
+    """Which pilot had the last run's hyperparameters; a row only if anything was searched."""
+    if not pilots or not params:
+        return {}
+    sources = [i for i, pilot in enumerate(pilots, start=1) if pilot["params"] == params]
+    origin = f"are those of pilot {sources[0]}" if sources else "were no pilot's"
+    return {"What the last run took": f"its hyperparameters {origin} (of {len(pilots)})"}
+
+
+def _origin(settings: BudgetSettings, rung: int) -> str:
+    if settings.candidates is not None:
+        return (
+            "hyperparameters of a list that was given before the first run and is in the study's "
+            "plan, or given by a person"
+        )
+    if rung > 1:
+        return f"hyperparameters of the best of rung {rung - 1}, by their private scores"
+    first_batch = min(settings.first_batch, settings.plan.rung_sizes[0])
+    return (
+        f"hyperparameters proposed by {escaped(settings.proposer)} from the private outputs of "
+        f"earlier batches of pilots (a first batch of {first_batch}, then "
+        f"{settings.pilot_batch_size} per batch), or given by a person who saw no more"
+    )

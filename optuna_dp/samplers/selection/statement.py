@@ -1,0 +1,233 @@
+"""The text of the statement of a private selection."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from optuna_dp.accounting.event_words import in_words
+from optuna_dp.evidence import preparation
+from optuna_dp.evidence.facts import Fact, Status, enforced
+from optuna_dp.evidence.layout import escaped
+from optuna_dp.evidence.assumptions import (
+    NO_EXACT_SCORE_DECIDED,
+    PRIVATE_FAILURES,
+    PUBLIC_NUMBERS,
+    PUBLIC_SCORES,
+    PUBLIC_SETTINGS,
+    TOLD_APART,
+    Promise,
+)
+from optuna_dp.evidence.record_counts import RecordCounts
+from optuna_dp.evidence.run_assumptions import is_enforced, is_trained_here, what_a_run_is
+from optuna_dp.evidence.statement import (
+    SCORES,
+    TRAININGS,
+    Description,
+    sampling_fact,
+    step_facts,
+    vouched_facts,
+)
+from optuna_dp.samplers.selection.settings import SelectionSettings
+from optuna_dp.selection.laws.base import TrialCount
+from optuna_dp.study.plan import Design
+from optuna_dp.runs.judgement import ENFORCED
+
+if TYPE_CHECKING:
+    from optuna_dp.accounting.guarantee import Guarantee
+
+_RUN_ROW = "row *One run*"
+_FIXED_BEFOREHAND = Promise(
+    "The search space, the prior, the distribution of the number of runs and the cost of a run "
+    "were fixed without looking at the data.",
+    "Were the ranges of the hyperparameters, the prior, the distribution of the number of runs "
+    "and the cost of a run fixed before anybody had looked at these data?",
+    "rows *Number of runs*, *Prior*, *Parameters*, *One run* and *Ranges of the parameters*",
+)
+_RUNS_ALONE = Promise(
+    "A run depends only on the data, its own hyperparameters and fresh randomness: not on other "
+    "runs, shared checkpoints or shared random seeds.",
+    "Did every run begin anew, without another run's model or checkpoint and without a fixed "
+    "random seed?",
+    _RUN_ROW,
+)
+_RELEASED_ANYHOW = Promise(
+    "The result would have been released whatever it was. No other search on the same data was "
+    "discarded in its favour, and no copy of this study was continued or released elsewhere. (The "
+    "costs of several releases add up.)",
+    "Would this result have been published whatever it was, was no other search of these data "
+    "thrown away for its result, and was no copy of this study used? (Other releases from these "
+    "data are not in this number: their costs add up.)",
+)
+_NOTHING_ELSE_LEAVES = Promise(
+    "Nothing else of the search leaves the curator: no trial table, number of runs, timings, logs "
+    "or dashboard.",
+    "Does nobody but the curator see the table of trials, their number, how long they took, the "
+    "logs and the dashboard, before and after the publication?",
+    "row *Trust*; What is covered, and what is not",
+)
+# The law of the number of runs is that of the runs that had a chance to succeed. If all fail from
+# some run on, that is the law of min(T, s), which may cost more: see
+# failures.check_failures.
+_OWN_MODELS = Promise(
+    "A surrogate, a prior or a projection's distance of the user's own depends only on its "
+    "arguments: not on the data, on durations, or on the order in which runs ended.",
+    "If the curator wrote a surrogate, a prior or a distance for the search: does it use nothing "
+    "but its arguments?",
+    "rows *Prior* and *Adaptivity*",
+)
+_DEATHS_BY_CHANCE = Promise(
+    "A run was marked as failed only if its worker died. Workers died by chance, equally likely "
+    "in every run, and not in all runs after some point. (If a block of failed runs is too long "
+    "to be chance, at 1 %, the study is released only if its curator vouches for chance, or with "
+    "the number of the other runs revealed and charged for.)",
+    "Did runs fail by chance only, and was none marked as failed whose worker still lived?",
+    "row *Number of runs*",
+)
+RUN_CHECKS = (
+    "Every run was drawn by the study's sampler from the stated prior, within the stated bounds: "
+    "none was enqueued, added by hand, copied, or made by another sampler, and all parameters "
+    "come from the stated ranges.",
+    "No seed fixed the draws, and no run that ended as pruned was compared with others.",
+    "Nobody changed the study's records since they were written, its plan among them. Nothing "
+    "else was released from this plan in this storage.",
+)
+SELECTION_CHECKS = (
+    "The number of runs was drawn from the stated distribution before the first run, with the "
+    "operating system's randomness. Exactly so many have ended, failed runs included.",
+    "The best of all runs was taken, ties by lot. No block of failed runs is too long to be "
+    "chance, or the curator vouched for it.",
+)
+
+
+class SelectionDescription(Description):
+    """See the module's docstring."""
+
+    checked: tuple[str, ...] = (*SELECTION_CHECKS, *RUN_CHECKS)
+
+    def promises(self, design: Design, content: Mapping[str, Any]) -> tuple[Promise, ...]:
+        """See :class:`Description`; those that the plan and its runs leave to a person."""
+        run, spending = SelectionSettings.of(design).plan_of_run, content.get("spending", {})
+        return (
+            what_a_run_is(spending, ("One run",)),
+            *(
+                (replace(PUBLIC_SCORES, place=_RUN_ROW),)
+                if run is not None and run.score is None
+                else ()
+            ),
+            *(
+                (replace(TOLD_APART, place=_RUN_ROW),)
+                if run is not None and run.score == "disjoint"
+                else ()
+            ),
+            *(() if is_enforced(spending) else (NO_EXACT_SCORE_DECIDED,)),
+            *(() if is_trained_here(spending) else (PUBLIC_SETTINGS,)),
+            *(() if run is None else (PUBLIC_NUMBERS,)),
+            _FIXED_BEFOREHAND,
+            _RUNS_ALONE,
+            *preparation.promises_of(spending),
+            PRIVATE_FAILURES,
+            _RELEASED_ANYHOW,
+            _NOTHING_ELSE_LEAVES,
+            _OWN_MODELS,
+            _DEATHS_BY_CHANCE,
+        )
+
+    def record_counts(self, design: Design, spending: Mapping[str, Any]) -> RecordCounts:
+        """See :class:`Description`."""
+        run = SelectionSettings.of(design).plan_of_run
+        if run is None:
+            return RecordCounts()
+        return RecordCounts(run.records, spending.get("scored_records"), run.score == "disjoint")
+
+    def facts(self, design: Design, guarantee: Guarantee) -> list[Fact]:
+        """See :class:`Description`."""
+        settings, run = SelectionSettings.of(design), in_words(guarantee.event.run)
+        if settings.plan_of_run is None:
+            text, status = f"not checked: the curator stated it: {run}", Status.NOT_CHECKED
+        else:
+            text, status = f"planned: {run}", Status.ENFORCED
+        return [
+            *enforced(facts_of(settings, design.sampler)),
+            Fact("One run", text, status),
+        ]
+
+    def facts_of_release(self, design: Design, content: Mapping[str, Any]) -> list[Fact]:
+        """See :class:`Description`; in every run alike, since the number of runs is secret."""
+        facts = []
+        if "disclosed_runs" in content:
+            number = (
+                f"{content['disclosed_runs']} runs could be chosen from. The number is revealed "
+                "here, and the guarantee is that of the best of exactly so many. Vouched for: a "
+                "block of other runs failed for a cause that does not depend on the data"
+            )
+            facts.append(Fact("Number of runs", number, Status.NOT_CHECKED))
+        spending = content.get("spending", {})
+        records = self.record_counts(design, spending).row
+        facts += enforced({"Planned for": records} if records else {})
+        facts += preparation.preparation_fact(spending)
+        training, score = spending.get("training"), spending.get("score")
+        if training is not None:
+            facts += [sampling_fact(content)] if training == ENFORCED else []
+            text = f"{TRAININGS[training]}, in every run with an output"
+            facts += [Fact("Training", text, Status(training)), *step_facts(spending)]
+        if score is not None:
+            text = f"{SCORES[score]}, in every run with a score"
+            facts.append(Fact("Score", text, Status(score)))
+        return facts + vouched_facts(spending)
+
+
+def facts_of(settings: SelectionSettings, sampler: str) -> dict[str, str]:
+    """Returns what a statement says of the search, by heading."""
+    c, big_c = settings.density_bounds
+    adaptive = {
+        "independent": "none: every run is drawn from the prior",
+        "batch": "each run uses the private outputs of earlier batches "
+        f"({settings.batch_size} per batch)",
+        "any": "each run uses the private outputs of all runs that have ended",
+    }
+    space = (
+        "named by the objective and not by the plan; their ranges stand below"
+        if settings.search_space is None
+        else f"planned: {', '.join(sorted(settings.search_space))}; a run may use a part of them, "
+        "and all others that it asks for are drawn from the prior"
+    )
+    return {
+        "Search": f"planned: {escaped(sampler)}, best of a random number of runs",
+        "Number of runs": _number_in_words(settings.trials),
+        "Density bounds": "planned: not needed, every run is drawn from the prior itself"
+        if big_c == 1.0
+        else f"checked: each run's joint density is within [{c:g}, {big_c:g}] times the prior",
+        "Prior": "planned: " + _prior_in_words(settings.prior),
+        "Parameters": space,
+        "Adaptivity": "planned: " + adaptive[settings.schedule] + _started(settings.startup_runs),
+    }
+
+
+def _number_in_words(law: TrialCount) -> str:
+    if law.maximum is not None and law.mean == law.maximum:
+        return (
+            f"{law.maximum} runs could be chosen from. The number is no secret, and the guarantee "
+            "is that of the best of exactly so many"
+        )
+    return f"checked: secret, drawn once from {law!r}"
+
+
+def _started(runs: int | None) -> str:
+    if runs is None:
+        return ""
+    subject = "run is" if runs == 1 else f"{runs} runs are"
+    return f"; the first {subject} drawn from the prior itself"
+
+
+def _prior_in_words(fingerprint: dict[str, Any]) -> str:
+    if fingerprint.get("prior") == "uniform":
+        return "uniform over the parameters' ranges, as in Optuna"
+    if fingerprint.get("prior") == "around":
+        guesses = ", ".join(f"{name} {c:.4g}" for name, c in fingerprint["centers"].items())
+        return (
+            f"around guesses fixed beforehand ({guesses}): ln(value / guess) is normal with "
+            f"standard deviation {fingerprint['sd']:g}, within the range; others uniform"
+        )
+    return ", ".join(f"{name}: {value}" for name, value in sorted(fingerprint.items()))

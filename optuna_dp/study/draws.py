@@ -1,0 +1,165 @@
+"""Draws: every parameter of a run is drawn once, and recorded.
+
+A storage keeps ranges as JSON, and JSON has neither tuples nor keys that are numbers: a choice
+``(64, 64)`` comes back as ``[64, 64]`` from a database, and as it was from memory. So records,
+search spaces and proposers have choices as JSON gives them back (:func:`as_stored`), and what an
+objective is given is its own choice of the same index (:func:`own_form`).
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+from optuna.distributions import (
+    BaseDistribution,
+    CategoricalDistribution,
+    distribution_to_json,
+    json_to_distribution,
+)
+from optuna.study import Study
+from optuna.trial import FrozenTrial
+
+from optuna_dp.errors import InvalidArgumentError
+from optuna_dp.study.entries import DRAW, SINGLE_DRAWS, stored_trial
+
+# As :data:`optuna_dp.priors.prior.Space`, in the form that Optuna's samplers return.
+Space = dict[str, BaseDistribution]
+
+
+def checked_space(space: Space | None) -> Space | None:
+    """Returns a search space in the order of its names, None as it is."""
+    if space is None:
+        return None
+    if not isinstance(space, dict) or not all(
+        isinstance(name, str) and isinstance(d, BaseDistribution) for name, d in space.items()
+    ):
+        raise InvalidArgumentError(
+            "search_space", space, "it must be a dict of parameter names and Optuna distributions"
+        )
+    if not space:
+        raise InvalidArgumentError(
+            "search_space",
+            space,
+            "it must not be empty",
+            "Leave it out, and the sampler finds the parameters while the study runs.",
+        )
+    for name, distribution in space.items():
+        check_choices(name, distribution)
+    return {name: as_stored(distribution) for name, distribution in sorted(space.items())}
+
+
+def is_by_index(distribution: BaseDistribution) -> bool:
+    """Returns whether a storage may give choices back in another form than it was given them."""
+    return isinstance(distribution, CategoricalDistribution) and not all(
+        choice is None or isinstance(choice, bool | int | float | str)
+        for choice in distribution.choices
+    )
+
+
+def as_stored(distribution: BaseDistribution) -> BaseDistribution:
+    """Returns a distribution as every storage could have given it back."""
+    if not is_by_index(distribution):
+        return distribution
+    return _from_json(distribution_to_json(distribution))
+
+
+@functools.lru_cache(maxsize=64)
+def _from_json(text: str) -> BaseDistribution:
+    with warnings.catch_warnings():
+        # Optuna has said to the objective's author that such choices are not for every storage.
+        warnings.simplefilter("ignore", UserWarning)
+        return json_to_distribution(text)
+
+
+def own_form(distribution: BaseDistribution, value: Any) -> Any:
+    """Returns the choice of a distribution that ``value`` of :func:`as_stored` of it stands for.
+
+    Raises:
+        ValueError: If there is none.
+    """
+    if not is_by_index(distribution):
+        return value
+    index = as_stored(distribution).to_internal_repr(value)
+    return distribution.to_external_repr(index)
+
+
+def stored_form(trial: FrozenTrial) -> tuple[dict[str, Any], Space]:
+    """Returns a trial's hyperparameters and their ranges as every storage could give them back."""
+    params, space = dict(trial.params), dict(trial.distributions)
+    for name, distribution in trial.distributions.items():
+        if is_by_index(distribution):
+            space[name] = as_stored(distribution)
+            index = distribution.to_internal_repr(params[name])
+            params[name] = space[name].to_external_repr(index)
+    return params, space
+
+
+def check_choices(name: str, distribution: BaseDistribution) -> None:
+    """Refuses choices that a record cannot hold, before anything is drawn from them."""
+    if not isinstance(distribution, CategoricalDistribution):
+        return
+    try:
+        texts = [json.dumps(choice, allow_nan=False) for choice in distribution.choices]
+    except (TypeError, ValueError):
+        raise InvalidArgumentError(
+            f"choices of {name!r}",
+            distribution.choices,
+            "they must be what JSON can hold: text, finite numbers, booleans, None",
+            "Give names as choices, and look up their meaning in the objective: "
+            "{'relu': nn.ReLU}[trial.suggest_categorical(name, ['relu'])].",
+        ) from None
+    if is_by_index(distribution) and len(set(texts)) < len(texts):
+        raise InvalidArgumentError(
+            f"choices of {name!r}",
+            distribution.choices,
+            "two of them are the same in JSON, so a storage cannot tell them apart",
+            "Give names as choices, and look up their meaning in the objective.",
+        )
+
+
+def drawn_once(
+    study: Study,
+    trial: FrozenTrial,
+    name: str,
+    distribution: BaseDistribution,
+    draw: Callable[[], Any],
+) -> Any:
+    """Returns what the trial drew for a parameter before, else draws and records it."""
+    entry, text = SINGLE_DRAWS.named(name), distribution_to_json(distribution)
+    stored_draw = entry.of(stored_trial(study, trial))
+    if stored_draw is not None and stored_draw["distribution"] == text:
+        return distribution.to_external_repr(stored_draw["internal"])
+    value = draw()
+    internal = float(distribution.to_internal_repr(value))
+    entry.write(study, trial, {"distribution": text, "internal": internal})
+    return value
+
+
+def drawn_jointly(trial: FrozenTrial, name: str, distribution: BaseDistribution) -> float | None:
+    """Returns what the record of a trial's joint draw has for a parameter, if the range is its.
+
+    Args:
+        trial: The trial, as its storage has it.
+        name: Of the parameter.
+        distribution: As the objective asks for it.
+
+    Returns:
+        The value in Optuna's internal representation, an index for choices; None if it was not
+        drawn, or from another range.
+    """
+    record = DRAW.of(trial)
+    if record is None or record["space"].get(name) != distribution_to_json(distribution):
+        return None
+    return float(record["internal"][name])
+
+
+def draw_record(params: dict[str, Any], space: Space) -> dict[str, Any]:
+    """Returns hyperparameters as the record of a joint draw from ``space``."""
+    return {
+        "space": {name: distribution_to_json(d) for name, d in space.items()},
+        "internal": {name: float(d.to_internal_repr(params[name])) for name, d in space.items()},
+    }
