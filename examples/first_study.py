@@ -27,7 +27,7 @@ MODELS = optuna.artifacts.FileSystemArtifactStore("curator")
 
 
 def objective(trial, data=DATA):
-    run = odp.fidelity(trial)
+    run = odp.start_run(trial)
     hidden = trial.suggest_int("hidden", 8, 256, log=True)
     model = nn.Sequential(
         nn.Linear(SCHEMA.width, hidden), nn.ReLU(), nn.Linear(hidden, SCHEMA.outputs)
@@ -54,7 +54,7 @@ def main():
         dataset="Digits of scikit-learn",
         records=RECORDS,
         unit="picture",  # whose record one record is: a patient, a customer
-        cap=1,  # the most records that one of them has
+        most=1,  # the most records that one of them has
         owner="the owner's name",
         purpose="an example",
     )

@@ -12,7 +12,7 @@ plan = odp.plan_budget(epsilon=3.0, delta=1e-5, records=1797, epochs=20, pilots=
 
 
 def objective(trial):
-    run = odp.fidelity(trial)  # what this trial may spend
+    run = odp.start_run(trial)  # what this trial may spend
     hidden = trial.suggest_int("hidden", 8, 256, log=True)
     model = nn.Sequential(
         nn.Linear(schema.width, hidden), nn.ReLU(), nn.Linear(hidden, schema.outputs)

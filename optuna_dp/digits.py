@@ -137,7 +137,7 @@ class BudgetObjective:
             trial: The trial.
             records: Other records (x, y) than the digits, as ``check_objective`` leaves one out.
         """
-        run = odp.fidelity(trial)
+        run = odp.start_run(trial)
         x, y = (load().train_x, load().train_y) if records is None else records
         rate = None  # rehearsed
         if run.is_pilot or run.rung > 0:

@@ -26,20 +26,20 @@ from optuna.storages import BaseStorage, InMemoryStorage, RDBStorage
 from optuna.study import Study
 from optuna.trial import FrozenTrial, Trial, TrialState
 
+from optuna_dp.core.optuna_internals import storage_of, uncached
+from optuna_dp.core.validation import whole
 from optuna_dp.errors import (
-    Described,
     InvalidArgumentError,
     MissingExtraError,
     StorageError,
+    Text,
     WorkersError,
 )
-from optuna_dp.core.optuna_internals import storage_of, uncached
 from optuna_dp.study.entries import WORKER, trial_with
-from optuna_dp.study.trials import checked_study, trials_of
 from optuna_dp.study.recovery import recover
 from optuna_dp.study.slots import SlotSampler
 from optuna_dp.study.storage_errors import clear_storage_errors
-from optuna_dp.core.validation import whole
+from optuna_dp.study.trials import checked_study, trials_of
 
 __all__ = ["optimize"]
 
@@ -422,7 +422,7 @@ class _Dask(Engine):
         except ValueError as error:
             raise InvalidArgumentError(
                 "engine",
-                Described("dask"),
+                Text("dask"),
                 "this process is connected to no Dask cluster",
                 "Connect to one first: distributed.Client(...).",
             ) from error
@@ -490,7 +490,7 @@ def _check_sampler(study: Study) -> None:
     if not isinstance(study.sampler, SlotSampler):
         raise InvalidArgumentError(
             "study",
-            Described(f"a study with {type(study.sampler).__name__}"),
+            Text(f"a study with {type(study.sampler).__name__}"),
             "its sampler must be one of optuna-dp's: with another one the workers never stop",
             "For example optuna.create_study(sampler=odp.RandTuneSampler(), storage=...).",
         )
@@ -507,7 +507,7 @@ def _check_storage(storage: BaseStorage) -> None:
     if is_in_memory:
         raise InvalidArgumentError(
             "study",
-            Described("a study in memory"),
+            Text("a study in memory"),
             "workers are other processes and cannot open the memory of this one",
             "Create the study with a storage that they can open: storage=JournalStorage("
             'JournalFileBackend("tuning.log")) on one machine (from optuna.storages and '
@@ -522,7 +522,7 @@ def _packed(argument: str, value: Any) -> bytes:
     except Exception as error:
         raise InvalidArgumentError(
             argument,
-            Described(getattr(value, "__qualname__", type(value).__name__)),
+            Text(getattr(value, "__qualname__", type(value).__name__)),
             f"it is sent to the workers and cannot be pickled ({_in_one_line(error)})",
             "Open files, connections, locks and devices inside the objective.",
         ) from error

@@ -28,7 +28,7 @@ __all__ = [
 ]
 
 
-class Described(str):
+class Text(str):
     """A value in an error's words, where the value itself is too large or private to print."""
 
     __slots__ = ()
@@ -37,9 +37,9 @@ class Described(str):
         return f"<{self}>"
 
 
-def type_of(value: Any) -> Described:
+def type_of(value: Any) -> Text:
     """Returns words for a value that may hold records: its type, and nothing of its content."""
-    return Described(type(value).__name__)
+    return Text(type(value).__name__)
 
 
 class OptunaDPError(Exception):
@@ -64,18 +64,18 @@ def _fit_to_show(value: Any) -> Any:
     """
     if hasattr(value, "__array__") and not isinstance(value, numbers.Number):
         shape = getattr(value, "shape", None)
-        return Described(
+        return Text(
             f"{type(value).__name__}{'' if shape is None else f' of shape {tuple(shape)}'}"
         )
     if isinstance(value, list | tuple | dict | set):
         items = [*value.values()] if isinstance(value, dict) else [*value]
         if len(items) > _MOST_SHOWN or any(map(_holds_several, items)):
-            return Described(f"{type(value).__name__} of {len(value)} items")
+            return Text(f"{type(value).__name__} of {len(value)} items")
     text = repr(value)
     is_short = len(text) <= _LONGEST_SHOWN and "\n" not in text and " at 0x" not in text
     if is_short or isinstance(value, str):
         return value
-    return Described(f"{type(value).__name__} {getattr(value, '__qualname__', '')}".strip())
+    return Text(f"{type(value).__name__} {getattr(value, '__qualname__', '')}".strip())
 
 
 def _holds_several(value: Any) -> bool:

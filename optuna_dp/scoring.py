@@ -30,7 +30,7 @@ import numpy as np
 import numpy.typing as npt
 
 from optuna_dp.core import validation
-from optuna_dp.errors import Described, InvalidArgumentError, type_of
+from optuna_dp.errors import InvalidArgumentError, Text, type_of
 
 if TYPE_CHECKING:
     from dp_accounting import dp_event
@@ -192,7 +192,7 @@ def mean_by_record(name: str, values: npt.ArrayLike) -> npt.NDArray[np.float64]:
     if array.ndim == 0 or array.dtype.kind not in "bf":
         raise InvalidArgumentError(
             name,
-            Described(f"an array of {array.dtype} and shape {array.shape}"),
+            Text(f"an array of {array.dtype} and shape {array.shape}"),
             "it must hold truth values, or numbers in [0, 1], for each record",
             "For example predicted == labels.",
         )
@@ -208,7 +208,7 @@ def _truth_values(correct: npt.ArrayLike) -> npt.NDArray[np.float64]:
     if right.size and right.dtype != np.bool_:
         raise InvalidArgumentError(
             "correct",
-            Described(f"an array of {right.dtype}"),
+            Text(f"an array of {right.dtype}"),
             "it must hold one truth value per record",
             "For example predicted == labels.",
         )

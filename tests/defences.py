@@ -159,10 +159,10 @@ def takes_one_step_less(taken: Any, weights: Any, gradient: Any, steps: int, rul
 
 def reads_a_slot_as_it_is(trial: Any, plan: Any, vouched_trials: Any = ()) -> Any:
     from optuna_dp.study.entries import SLOT
-    from optuna_dp.study.trials import SlotRecord
+    from optuna_dp.study.trials import SlotEntry
 
     data = SLOT.of(trial)
-    return None if data is None else SlotRecord.from_json(data)
+    return None if data is None else SlotEntry.from_json(data)
 
 
 def always_has_a_seed(made: Any, seed: int | None, *path: Any) -> Any:
@@ -309,7 +309,7 @@ TABLE: dict[str, list[tuple[Any, ...]]] = {
         ("what an accountant recorded is compared with the plan",
          "optuna_dp.runs.spending.costs_no_more", returns(True)),
         ("an accountant is read again when its trial ends",
-         "optuna_dp.runs.run_endings.AccountantReading.settle",
+         "optuna_dp.runs.run_endings.AccountantReading.finalise",
          around_method(settles_for_the_second_reading)),
         ("an event that an objective wrote is not compared",
          "optuna_dp.runs.spending.is_stated", returns(False)),
@@ -326,13 +326,13 @@ TABLE: dict[str, list[tuple[Any, ...]]] = {
     ],
     "other-library": [
         ("privacy warnings of other libraries are shown",
-         "optuna_dp.check.run_faults.of_privacy_warnings", returns(())),
+         "optuna_dp.check.run_faults.privacy_warnings", returns(())),
         ("an accountant of diffprivlib is compared with the plan",
          "optuna_dp.runs.spending.costs_no_more", returns(True)),
     ],
     "cost-of-a-run": [
         ("two costs of a run are not the same",
-         "optuna_dp.evidence.stated_run.RunRecord.same_cost", returns(True)),
+         "optuna_dp.evidence.stated_run.RunCost.same_cost", returns(True)),
         ("the check points at a cost that is searched",
          "optuna_dp.check.source_patterns.searched_cost", returns("")),
     ],
@@ -362,7 +362,7 @@ TABLE: dict[str, list[tuple[Any, ...]]] = {
         ("a model that another run has trained is refused",
          "optuna_dp.runs.independence.refuse_trained", refuses_nothing),
         ("the check finds reads of other trials",
-         "optuna_dp.check.run_faults.of_reads", returns(())),
+         "optuna_dp.check.run_faults.reads_of_other_trials", returns(())),
     ],
     "failures": [
         ("a record that raises an error counts as zero",
@@ -412,7 +412,7 @@ TABLE: dict[str, list[tuple[Any, ...]]] = {
         ("a worker with another plan takes no run",
          "optuna_dp.study.shared_plan.check_same_design", refuses_nothing),
         ("the record of a run is compared with the plan",
-         "optuna_dp.evidence.slot_entries.slot_record", instead(reads_a_slot_as_it_is)),
+         "optuna_dp.evidence.slot_entries.slot_entry", instead(reads_a_slot_as_it_is)),
     ],
     "a process is forked": [
         ("each draw has a generator of its own",
@@ -473,7 +473,7 @@ TABLE: dict[str, list[tuple[Any, ...]]] = {
         ("a training that did not come to its end is refused",
          "optuna_dp.runs.trial_notes.claims", around(finishes_all_claims)),
     ],
-    "the objective never asked `odp.fidelity`": [
+    "the objective never asked `odp.start_run`": [
         ("a run that never asked what it may spend is refused",
          "optuna_dp.runs.trial_notes.noted", around(notes_that_all_runs_asked)),
     ],
@@ -576,7 +576,7 @@ class _Plugin:
             promises = {DEFENCES[name].promise}
         else:
             return
-        chosen = [item for item in items if promises & promises_of(item)]
+        chosen = [item for item in items if promises & assumptions_of(item)]
         self.config.hook.pytest_deselected(items=[i for i in items if i not in chosen])
         items[:] = chosen
 
@@ -607,7 +607,7 @@ def pytest_configure(config: pytest.Config) -> None:
     config.pluginmanager.register(_Plugin(config))
 
 
-def promises_of(item: pytest.Item) -> set[str]:
+def assumptions_of(item: pytest.Item) -> set[str]:
     """Returns the promises that a test is marked with."""
     return {key for mark in item.iter_markers("promise") for key in mark.args}
 

@@ -15,19 +15,19 @@ from optuna.trial import FrozenTrial, Trial
 
 import optuna_dp as odp
 from optuna_dp.accounting.event_json import event_from_json, event_to_json
+from optuna_dp.core.optuna_internals import storage_of, study_id_of
 from optuna_dp.errors import OptunaDPError, ReleaseRefusedError
 from optuna_dp.evidence.procedures import procedure_of
-from optuna_dp.core.optuna_internals import storage_of, study_id_of
+from optuna_dp.runs.trial_notes import BY_RUN_SCORE, claim, claims, noted, stored_trial
 from optuna_dp.samplers.selection.procedure import PrivateSelection
 from optuna_dp.study.entries import SCORES, SPENT
 from optuna_dp.study.trials import read_plan
-from optuna_dp.runs.trial_notes import BY_RUN_SCORE, claim, claims, noted, stored_trial
 
 RUN = odp.gaussian(noise_multiplier=4.0)
 KNOWN_COUNT = 4
 
 
-def simulated(run: odp.Fidelity) -> Any:
+def simulated(run: odp.Run) -> Any:
     """What the accountant of a training that spends just what it may would have recorded."""
     return event_from_json(event_to_json(run.training))
 
@@ -46,7 +46,7 @@ def ask(trial: Trial) -> None:
     """
     if not isinstance(trial.study.sampler, odp.BudgetSampler):
         return
-    run = odp.fidelity(trial)
+    run = odp.start_run(trial)
     if noted(stored_trial(trial), SPENT) is None:
         run.spent(recorded(simulated(run)))
 
@@ -139,7 +139,7 @@ def release(study: optuna.Study, **options: Any) -> odp.Release:
         stored_plan = None  # A damaged record: the release says so.
     if stored_plan is not None:
         procedure = procedure_of(stored_plan.design)
-        if isinstance(procedure, PrivateSelection) and procedure.granted(0) is None:
+        if isinstance(procedure, PrivateSelection) and procedure.run_of(0) is None:
             options.setdefault("vouched", "a test")
     return odp.release(study, **options)
 

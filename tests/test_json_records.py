@@ -8,19 +8,19 @@ from typing import Any, ClassVar
 
 import pytest
 
+from optuna_dp.core.json_entries import NOT_STORED, Entry, stored
 from optuna_dp.errors import PlanError
-from optuna_dp.core.json_entries import NOT_STORED, Record, stored
 
 
 @dataclass(frozen=True)
-class Inner(Record):
+class Inner(Entry):
     described_as: ClassVar[str] = "The inner record"
     name: str
     flag: bool = False
 
 
 @dataclass(frozen=True)
-class Outer(Record):
+class Outer(Entry):
     described_as: ClassVar[str] = "The outer record"
     constants: ClassVar[dict[str, Any]] = {"version": 2}
     inner: Inner

@@ -28,7 +28,7 @@ from dp_accounting.pld import PLDAccountant
 from support import RUN, recorded, simulated
 
 import optuna_dp as odp
-from optuna_dp.evidence.stated_run import RunRecord, StatedRun
+from optuna_dp.evidence.stated_run import RunCost, StatedRun
 
 DELTA = 1e-5
 # A sample of the whole, which is a slow test.
@@ -68,7 +68,7 @@ def wrong(value: Any) -> Any:
         return dp_event.ComposedDpEvent([wrong(event) for event in value.events])
     if isinstance(value, StatedRun):
         return dataclasses.replace(value, event=wrong(value.event))
-    if isinstance(value, RunRecord):
+    if isinstance(value, RunCost):
         return dataclasses.replace(value, run=wrong(value.run))
     return value
 
@@ -146,10 +146,10 @@ def _loaded() -> list[Any]:
     return [m for name, m in sys.modules.items() if name.startswith("optuna_dp") and m]
 
 
-def truth(granted: list[odp.Fidelity]) -> float:
+def truth(started: list[odp.Run]) -> float:
     """What runs with these noises and lengths have cost, by dp-accounting alone."""
     accountant = PLDAccountant(value_discretization_interval=1e-3)
-    for run in granted:
+    for run in started:
         step = dp_event.PoissonSampledDpEvent(
             run.sample_rate, dp_event.GaussianDpEvent(run.noise_multiplier)
         )
@@ -163,11 +163,11 @@ def budget_study() -> tuple[odp.Release, float]:
     plan = odp.plan_budget(
         epsilon=3.0, delta=DELTA, records=500, batch_size=100, epochs=4, pilots=(3, 2)
     )
-    granted: list[odp.Fidelity] = []
+    started: list[odp.Run] = []
 
     def objective(trial: optuna.Trial) -> float:
-        run = odp.fidelity(trial)
-        granted.append(run)
+        run = odp.start_run(trial)
+        started.append(run)
         run.spent(recorded(simulated(run)))
         return run.score([trial.suggest_float("x", 0, 1)] * 500)
 
@@ -175,7 +175,7 @@ def budget_study() -> tuple[odp.Release, float]:
     study.enqueue_trial({"x": 0.5})
     study.optimize(objective, callbacks=[odp.PrivacyCallback()])
     odp.release(study).guarantee.bounds(DELTA)  # What is shown beside a guarantee.
-    return odp.release(study), truth(granted)
+    return odp.release(study), truth(started)
 
 
 def selection_study() -> tuple[odp.Release, float]:

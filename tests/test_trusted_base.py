@@ -42,7 +42,7 @@ def objective(trial):
     x = trial.suggest_float("x", 0, 1)
     if type(sampler).__name__ != "BudgetSampler":
         return x
-    run = odp.fidelity(trial)
+    run = odp.start_run(trial)
     run.spent(RdpAccountant().compose(odp.dp_sgd(
         noise_multiplier=run.noise_multiplier, sample_rate=run.sample_rate, steps=run.steps
     )))

@@ -24,7 +24,12 @@ _CHOICE = ("accounting/kinds/approximate.py", "samplers/choice/procedure.py", _R
 # Where each procedure begins. What runs cost is in the plan, so the callback records nothing that
 # the release uses; unless the sampler of a selection was not told.
 STARTS: dict[str, tuple[str, ...]] = {
-    "budget": ("samplers/budget/sampler.py", "evidence/start.py", "samplers/budget/procedure.py", _RELEASE),
+    "budget": (
+        "samplers/budget/sampler.py",
+        "evidence/start.py",
+        "samplers/budget/procedure.py",
+        _RELEASE,
+    ),
     "private selection": ("samplers/selection/rand_tune.py", *_SELECTION),
     "with density bounds": (
         "samplers/selection/dp_hypo.py",

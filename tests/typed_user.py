@@ -11,7 +11,7 @@ from optuna_dp.errors import ReleaseRefusedError
 
 
 def objective(trial: optuna.Trial) -> float:
-    run = odp.fidelity(trial)
+    run = odp.start_run(trial)
     rate = trial.suggest_float("learning_rate", 1e-3, 1.0, log=True)
     noise, sample_rate = run.noise_multiplier, run.sample_rate or 1.0
     run.spent(odp.dp_sgd(noise_multiplier=noise, sample_rate=sample_rate, steps=run.steps))
@@ -23,7 +23,7 @@ def searched_schedule(trial: optuna.Trial) -> float:
     decay = trial.suggest_categorical("decay", ["constant", "linear", "cosine"])
     optimizer = trial.suggest_categorical("optimizer", ["sgd", "adam"])
     schedule = odp.Schedule(decay, averaged_share=0.25)
-    return odp.fidelity(trial).learning_rate(optimizer, schedule=schedule)
+    return odp.start_run(trial).learning_rate(optimizer, schedule=schedule)
 
 
 def search(sampler: optuna.samplers.BaseSampler) -> odp.Release | None:

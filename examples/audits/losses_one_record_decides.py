@@ -34,7 +34,7 @@ def passes(reduce: Callable[[Any], Any]) -> bool:
     study = optuna.create_study(direction="maximize", sampler=odp.BudgetSampler(plan))
     model = torch.nn.Linear(4, 3)
     private, optimizer, batches = odp.opacus.make_private(
-        odp.fidelity(study.ask()),
+        odp.start_run(study.ask()),
         module=model,
         optimizer=torch.optim.SGD(model.parameters(), lr=0.1),
         data_loader=DataLoader(DATA, batch_size=20),

@@ -57,7 +57,7 @@ class Program:
     plan: odp.BudgetPlan = PLAN
 
 
-def private(run: odp.Fidelity, **changes: Any) -> Any:
+def private(run: odp.Run, **changes: Any) -> Any:
     """A training with Opacus, with some of its parts changed."""
     module = changes.pop("module", None) or nn.Linear(5, CLASSES)
     parts = {
@@ -74,7 +74,7 @@ def with_opacus(
     """An objective that trains with Opacus in an ordinary loop."""
 
     def objective(trial: optuna.Trial) -> float:
-        run = odp.fidelity(trial)
+        run = odp.start_run(trial)
         made = {name: value() if callable(value) else value for name, value in changes.items()}
         module, optimizer, batches = private(run, **made)
         for x, y in batches:
@@ -102,7 +102,7 @@ class Windows(nn.Module):
 
 
 def two_trainings(trial: optuna.Trial) -> float:
-    run = odp.fidelity(trial)
+    run = odp.start_run(trial)
     for _ in range(2):
         module, optimizer, batches = private(run)
         for x, y in itertools.islice(batches, 5):
@@ -115,13 +115,13 @@ def two_trainings(trial: optuna.Trial) -> float:
 class Engine:
     """What Opacus' engines have: an accountant with a history."""
 
-    def __init__(self, run: odp.Fidelity) -> None:
+    def __init__(self, run: odp.Run) -> None:
         self.accountant = self
         self.history = [(run.noise_multiplier, run.sample_rate, run.steps)]
 
 
 def goes_on(trial: optuna.Trial) -> float:
-    run = odp.fidelity(trial)
+    run = odp.start_run(trial)
     engine = Engine(run)
     run.spent(engine)
     engine.history.append((run.noise_multiplier, run.sample_rate, 4 * run.steps))
@@ -129,14 +129,14 @@ def goes_on(trial: optuna.Trial) -> float:
 
 
 def many_values_a_record(trial: optuna.Trial) -> float:
-    run = odp.fidelity(trial)
+    run = odp.start_run(trial)
     run.spent(Engine(run))
     tokens = np.repeat(CORRECT, 20)
     return run.score(tokens, size=20 * RECORDS)
 
 
 def second_optimizer(trial: optuna.Trial) -> float:
-    run = odp.fidelity(trial)
+    run = odp.start_run(trial)
     module = nn.Linear(5, CLASSES)
     other = torch.optim.SGD(module.parameters(), lr=0.1)
     wrapped, optimizer, batches = private(run, module=module)
@@ -151,7 +151,7 @@ def second_optimizer(trial: optuna.Trial) -> float:
 
 
 def the_optimizer_handed_in(trial: optuna.Trial) -> float:
-    run = odp.fidelity(trial)
+    run = odp.start_run(trial)
     module = nn.Linear(5, CLASSES)
     own = torch.optim.SGD(module.parameters(), lr=0.1)
     wrapped, _, batches = private(run, module=module, optimizer=own)
@@ -163,7 +163,7 @@ def the_optimizer_handed_in(trial: optuna.Trial) -> float:
 
 
 def several_batches_in_a_step(trial: optuna.Trial) -> float:
-    run = odp.fidelity(trial)
+    run = odp.start_run(trial)
     module, optimizer, batches = private(run)
     for i, (x, y) in enumerate(batches):
         cross_entropy(module(x), y).backward()
@@ -175,18 +175,18 @@ def several_batches_in_a_step(trial: optuna.Trial) -> float:
 
 
 def numbers_of_the_plan(trial: optuna.Trial) -> float:
-    odp.fidelity(trial)
+    odp.start_run(trial)
     private(PILOTS.final)
     return PILOTS.pilot.score(CORRECT)
 
 
 def never_compared(trial: optuna.Trial) -> float:
-    run = odp.fidelity(trial)
+    run = odp.start_run(trial)
     return run.score(CORRECT)
 
 
 def unused_accountant(trial: optuna.Trial) -> float:
-    run = odp.fidelity(trial)
+    run = odp.start_run(trial)
     run.spent(RdpAccountant(), dp_event.NoOpDpEvent())
     return run.score(CORRECT)
 

@@ -40,7 +40,7 @@ EXTRAS = ("optuna_dashboard", "plotly", "matplotlib", "torch")
 
 def objective(trial: optuna.Trial) -> float:
     if isinstance(trial.study.sampler, odp.BudgetSampler):
-        odp.fidelity(trial)  # The callback refuses runs that never asked.
+        odp.start_run(trial)  # The callback refuses runs that never asked.
     return trial.suggest_float("x", 0, 1) + trial.suggest_float("y", 0, 1)
 
 

@@ -63,7 +63,7 @@ def plan(pilots: int) -> Any:
 
 def objective(trial: optuna.Trial) -> float:
     if isinstance(trial.study.sampler, odp.BudgetSampler):
-        odp.fidelity(trial)
+        odp.start_run(trial)
     return trial.suggest_float("x", 0, 1) + trial.suggest_float("y", 0, 1)
 
 

@@ -38,7 +38,7 @@ def accuracy(model: nn.Module, features: torch.Tensor, targets: torch.Tensor) ->
         return float((model(features).argmax(1) == targets).double().mean())
 
 
-def granted_run(epsilon: float) -> odp.Fidelity:
+def granted_run(epsilon: float) -> odp.Run:
     plan = odp.plan_budget(
         epsilon=epsilon,
         records=TRAINING_RECORDS,
@@ -48,11 +48,11 @@ def granted_run(epsilon: float) -> odp.Fidelity:
         delta=1e-5,
     )
     study = optuna.create_study(direction="maximize", sampler=odp.BudgetSampler(plan))
-    return odp.fidelity(study.ask())
+    return odp.start_run(study.ask())
 
 
 def train_by_hooks(
-    run: odp.Fidelity, model: nn.Module, records: tuple[torch.Tensor, torch.Tensor], rate: float
+    run: odp.Run, model: nn.Module, records: tuple[torch.Tensor, torch.Tensor], rate: float
 ) -> None:
     from opacus import PrivacyEngine
 

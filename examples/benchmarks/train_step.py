@@ -119,7 +119,7 @@ def by_the_engine(model: str, epochs: int, batch: int, chunk: int | None) -> tup
         epsilon=3.0, records=len(records[1]), batch_size=batch, epochs=epochs, pilots=0, delta=1e-5
     )
     study = optuna.create_study(direction="maximize", sampler=odp.BudgetSampler(plan))
-    run = odp.fidelity(study.ask())
+    run = odp.start_run(study.ask())
     start = time.process_time()
     odp.train(
         run,

@@ -104,7 +104,7 @@ def searched(problem: Problem, data: Split, epsilon: float, arm: str) -> float:
     def objective(trial: optuna.Trial) -> float:
         paid = None
         if arm == "budget":
-            paid = odp.fidelity(trial)
+            paid = odp.start_run(trial)
             last = plan_of(epsilon).final
             factor = paid.learning_rate() / last.learning_rate() if problem.scaled else 1.0
             run = Run(paid.noise_multiplier, RATE, paid.steps, factor)

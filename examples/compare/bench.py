@@ -30,7 +30,7 @@ from optuna.artifacts import upload_artifact
 from task import Array, Params, Task
 
 import optuna_dp as odp
-from optuna_dp.runs.run import Fidelity
+from optuna_dp.runs.run import Run
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "upstream"))
 from selection_accountant import SelectionAccountant
@@ -93,14 +93,14 @@ class Bench:
         if self.landscape is None:
             self._private, self._test = self.task.split(self.repetition)
 
-    def run(self, params: Params, run: Fidelity) -> int:
+    def run(self, params: Params, run: Run) -> int:
         """Trains, or looks up; returns the number of the model."""
         assert run.batch_size is not None
         work = run.steps * run.batch_size
         self.models.append((params, work, self._measures(params, run)))
         return len(self.models) - 1
 
-    def _measures(self, params: Params, run: Fidelity) -> Array:
+    def _measures(self, params: Params, run: Run) -> Array:
         task, land = self.task, self.landscape
         if land is None:
             x, y = task.x[self._private], task.y[self._private]
@@ -137,13 +137,13 @@ class Bench:
         drawn = self.rng.choice(len(every), count, replace=count > len(every))
         return [every[i] for i in drawn]
 
-    def tried(self, params: Params, run: Fidelity) -> Tried:
+    def tried(self, params: Params, run: Run) -> Tried:
         """Trains, or looks up, and scores as the run pays for."""
         assert run.score_noise_multiplier is not None
         model = self.run(params, run)
         return Tried(self.score(model, run.score_noise_multiplier), model, params)
 
-    def utilities(self, run: Fidelity) -> Array:
+    def utilities(self, run: Run) -> Array:
         """Scores of all candidates on parts of the records, without privacy, (candidates, parts).
 
         On a landscape each candidate's mean in place of its scores: no more is used of them.
@@ -159,13 +159,13 @@ class Bench:
         drawn = means[int(self.rng.integers(len(means)))]
         return np.repeat(drawn[:, None], parts(self.task), axis=1)
 
-    def objective(self, run: Fidelity | None = None) -> Any:
+    def objective(self, run: Run | None = None) -> Any:
         """An objective for Optuna; every trial spends ``run``, or what its budget says."""
 
         store = self._store = Models()
 
         def objective(trial: optuna.Trial) -> float:
-            paid = odp.fidelity(trial) if run is None else run
+            paid = odp.start_run(trial) if run is None else run
             model = self.run(self.task.suggest(trial), paid)
             store.newest = model
             upload_artifact(artifact_store=store, file_path=__file__, study_or_trial=trial)
@@ -246,7 +246,7 @@ class Selection:
         guarantee: Of what is released.
     """
 
-    run: Fidelity
+    run: Run
     trials: Any
     guarantee: odp.Guarantee
 
@@ -261,7 +261,7 @@ class Selection:
     ) -> Selection:
         """Runs of as little noise as epsilon allows; the score takes a fifth of their budget."""
 
-        def paid(noise: float) -> Fidelity:
+        def paid(noise: float) -> Run:
             score = 2.0 * noise * task.records / (task.batch * math.sqrt(task.steps))
             return scored(task, noise, task.steps, score)
 
@@ -285,13 +285,11 @@ class Composed:
         guarantee: Of everything.
     """
 
-    runs: list[Fidelity]
+    runs: list[Run]
     guarantee: odp.Guarantee
 
     @classmethod
-    def planned(
-        cls, epsilon: float, runs: Callable[[float], list[Fidelity]], *before: Any
-    ) -> Composed:
+    def planned(cls, epsilon: float, runs: Callable[[float], list[Run]], *before: Any) -> Composed:
         """Runs of as little noise as epsilon allows, beside events that come before them."""
 
         def whole(noise: float) -> Any:
@@ -304,7 +302,7 @@ class Composed:
         return cls(runs(noise), odp.Guarantee(whole(noise)))
 
 
-def scored(task: Task, noise: float, steps: int, score_noise: float) -> Fidelity:
+def scored(task: Task, noise: float, steps: int, score_noise: float) -> Run:
     """A run with a private score, and the event of both."""
     run = bare_run(task, noise, steps)
     event = odp.compose(run.event, odp.scoring.score_event(score_noise))

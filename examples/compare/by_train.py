@@ -21,7 +21,7 @@ from task import Array, Params, Predict, Train
 from torch import nn
 
 import optuna_dp as odp
-from optuna_dp.runs.run import Fidelity
+from optuna_dp.runs.run import Run
 
 # Records whose logits are computed at a time.
 CHUNK = 1000
@@ -43,8 +43,8 @@ class Architecture:
     inputs: Callable[[Array], Array] = lambda x: x
 
 
-def granted(noise_multiplier: float, steps: int, batch: float, records: int) -> Fidelity:
-    """A run with these numbers that a trial was granted, as ``odp.train`` asks for.
+def started(noise_multiplier: float, steps: int, batch: float, records: int) -> Run:
+    """A run with these numbers that a trial has started, as ``odp.train`` asks for.
 
     Nothing is released, so the number of runs of its study does not matter.
     """
@@ -56,7 +56,7 @@ def granted(noise_multiplier: float, steps: int, batch: float, records: int) -> 
         score=None,
     )
     sampler = odp.RandTuneSampler(trials=odp.Poisson(mean=2000.0), run=plan)
-    return odp.fidelity(optuna.create_study(direction="maximize", sampler=sampler).ask())
+    return odp.start_run(optuna.create_study(direction="maximize", sampler=sampler).ask())
 
 
 def trained_by_train(architecture_of: Callable[[Params], Architecture], records: int) -> Train:
@@ -77,13 +77,11 @@ def trained_by_train(architecture_of: Callable[[Params], Architecture], records:
         kind = architecture(configuration)
         return float(
             odp.rehearse_module(
-                granted(1.0, steps, batch, records), kind.model(), kind.made_up_inputs()
+                started(1.0, steps, batch, records), kind.model(), kind.made_up_inputs()
             ).learning_rate
         )
 
-    def train(
-        x: Array, y: Array, params: Params, run: Fidelity, rng: np.random.Generator
-    ) -> Predict:
+    def train(x: Array, y: Array, params: Params, run: Run, rng: np.random.Generator) -> Predict:
         configuration = json.dumps(params, sort_keys=True)
         kind = architecture(configuration)
         assert run.batch_size is not None
@@ -94,7 +92,7 @@ def trained_by_train(architecture_of: Callable[[Params], Architecture], records:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of the study that is never released
             odp.train(
-                granted(run.noise_multiplier, run.steps, run.batch_size, records),
+                started(run.noise_multiplier, run.steps, run.batch_size, records),
                 model,
                 (torch.as_tensor(kind.inputs(x)), torch.as_tensor(y)),
                 loss=nn.functional.cross_entropy,

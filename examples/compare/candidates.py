@@ -19,7 +19,7 @@ from task import HERE, Array, Task, load
 
 import optuna_dp as odp
 from optuna_dp.planning.batch import noise_of_training
-from optuna_dp.runs.run import Fidelity
+from optuna_dp.runs.run import Run
 
 FILE = HERE / "utilities.json"
 BATCH = 64
@@ -30,7 +30,7 @@ def parts(task: Task) -> int:
     return int(np.clip(task.records // 200, 10, 100))
 
 
-def utilities(task: Task, private: Array, run: Fidelity) -> Array:
+def utilities(task: Task, private: Array, run: Run) -> Array:
     """Scores over the task's reach, (candidates, parts)."""
     k, every = parts(task), task.configurations()
     part_of = np.asarray(odp.partition(len(private), k))

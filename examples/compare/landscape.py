@@ -25,7 +25,7 @@ from task import HERE, Array, Params, Predict, Task, load
 
 import optuna_dp as odp
 from optuna_dp.planning.batch import noise_of_training
-from optuna_dp.runs.run import Fidelity
+from optuna_dp.runs.run import Run
 
 FOLDER = HERE / "landscapes"
 NETWORK_TASKS = HERE / "network_tasks"
@@ -209,11 +209,11 @@ def runs(
     return found
 
 
-def bare_run(task: Task, noise: float, steps: int) -> Fidelity:
+def bare_run(task: Task, noise: float, steps: int) -> Run:
     """A run of this noise and length that nobody pays for."""
     rate = task.batch / task.records
     training = odp.dp_sgd(noise_multiplier=float(noise), sample_rate=rate, steps=steps)
-    return Fidelity(
+    return Run(
         noise_multiplier=float(noise),
         steps=steps,
         sample_rate=rate,

@@ -28,7 +28,7 @@ from task import HERE, Array, Params, Task, load
 
 import optuna_dp as odp
 from optuna_dp.planning.calibration import profile_epsilon
-from optuna_dp.runs.run import Fidelity
+from optuna_dp.runs.run import Run
 from optuna_dp.runs.run_events import sgd_training
 
 RESULTS = HERE / "lists.json"
@@ -47,7 +47,7 @@ def planned(known: Known, **more: Any) -> odp.BudgetPlan:
 
 
 @cache
-def selection(known: Known, steps: int, mean: int, bounds: tuple[float, float]) -> Fidelity:
+def selection(known: Known, steps: int, mean: int, bounds: tuple[float, float]) -> Run:
     """A run of the best of a secret number of them; the score takes a fifth of its budget.
 
     Its noise is that of an arm of ``run.py`` if it was calibrated there, else solved for here.
@@ -56,7 +56,7 @@ def selection(known: Known, steps: int, mean: int, bounds: tuple[float, float]) 
     records, batch = public_numbers["records"], public_numbers["batch_size"]
     rate = batch / records
 
-    def paid(noise: float) -> Fidelity:
+    def paid(noise: float) -> Run:
         # The noise of a score with a quarter of the training's squared budget.
         score = 2.0 * noise / (rate * steps**0.5)
         training = sgd_training(noise, rate, steps)

@@ -28,7 +28,7 @@ import numpy as np
 from landscape import JOINED
 from task import Array, Params, Predict, Train
 
-from optuna_dp.runs.run import Fidelity
+from optuna_dp.runs.run import Run
 from optuna_dp.training.public_maps import side_by_side
 
 sys.path.append(str(Path(__file__).parents[1] / "known_without_data"))
@@ -79,9 +79,7 @@ def trained(
         )
         return float(rehearsed.noise_per_weight(optimiser, rate, **public))
 
-    def train(
-        x: Array, y: Array, params: Params, run: Fidelity, rng: np.random.Generator
-    ) -> Predict:
+    def train(x: Array, y: Array, params: Params, run: Run, rng: np.random.Generator) -> Predict:
         transform = transform_of(params["features"])
         widths = (params["width"],) * params.get("depth", 1) if params["width"] else ()
         model = training.Model(widths, params.get("unit", "tanh"))

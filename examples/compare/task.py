@@ -20,7 +20,7 @@ import numpy.typing as npt
 import optuna
 from optuna.distributions import BaseDistribution, CategoricalDistribution
 
-from optuna_dp.runs.run import Fidelity
+from optuna_dp.runs.run import Run
 
 HERE = Path(__file__).parent
 
@@ -29,7 +29,7 @@ Params = dict[str, Any]
 # From inputs to logits, (inputs, classes).
 Predict = Callable[[Array], Array]
 # Private records and labels, hyperparameters, what the run may spend, the source of its noise.
-Train = Callable[[Array, Array, Params, Fidelity, np.random.Generator], Predict]
+Train = Callable[[Array, Array, Params, Run, np.random.Generator], Predict]
 
 
 @dataclass(frozen=True)

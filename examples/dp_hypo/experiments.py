@@ -42,8 +42,8 @@ from simulate import (
 )
 
 import optuna_dp as odp
-from optuna_dp.priors.densities.adaptive_density import AdaptiveDensity
 from optuna_dp.errors import InvalidArgumentError
+from optuna_dp.priors.densities.adaptive_density import AdaptiveDensity
 
 DELTA = 1e-5
 RESULTS = Path(__file__).with_name("results")

@@ -31,7 +31,7 @@ import optuna_dp as odp
 
 sys.path.append(str(Path(__file__).parents[1] / "compare"))
 
-from by_train import granted
+from by_train import started
 from idx_files import load, scaled
 
 FILE = Path(__file__).with_name("fashion.npz")
@@ -82,7 +82,7 @@ class Trainings:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of the study that is never released
             odp.train(
-                granted(noise, self.steps, BATCH, self.count),
+                started(noise, self.steps, BATCH, self.count),
                 model,
                 self.records,
                 loss=nn.functional.cross_entropy,

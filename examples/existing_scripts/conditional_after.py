@@ -23,7 +23,7 @@ def features_of(trial, pixels):
 
 
 def objective(trial):
-    run = odp.fidelity(trial)
+    run = odp.start_run(trial)
     features = features_of(trial, data.train_x)
     clipping_norm = trial.suggest_float("clipping_norm", 0.05, 5.0, log=True)
     noise = trial.suggest_float("noise_per_weight", 0.03, 3.0, log=True)

@@ -15,7 +15,7 @@ PLAN = odp.plan_budget(epsilon=3.0, records=1797, batch_size=128, epochs=5, pilo
 
 
 def objective(trial):
-    run = odp.fidelity(trial)
+    run = odp.start_run(trial)
     noise = trial.suggest_float("noise_per_weight", 0.03, 3.0, log=True)
     clipping = trial.suggest_float("clipping", 0.1, 3.0, log=True)
     model = nn.Sequential(nn.Linear(SCHEMA.width, 32), nn.ReLU(), nn.Linear(32, SCHEMA.outputs))

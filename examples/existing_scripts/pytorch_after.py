@@ -44,7 +44,7 @@ def make_model(width):
 
 
 def objective(trial):
-    run = odp.fidelity(trial)  # what this trial may spend
+    run = odp.start_run(trial)  # what this trial may spend
     weight_decay = trial.suggest_float("weight_decay", 1e-5, 1e-1, log=True)
     model = make_model(trial.suggest_categorical("width", [32, 128]))
 

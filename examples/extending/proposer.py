@@ -35,7 +35,7 @@ if __name__ == "__main__":
     )
 
     def objective(trial: optuna.Trial) -> float:
-        run = odp.fidelity(trial)
+        run = odp.start_run(trial)
         x = trial.suggest_float("x", 0.0, 1.0)  # Yours: train, and hand in what that spent.
         noise, rate, steps = run.noise_multiplier, run.sample_rate, run.steps
         training = odp.dp_sgd(noise_multiplier=noise, sample_rate=rate, steps=steps)

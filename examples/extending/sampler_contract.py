@@ -38,13 +38,13 @@ from optuna_dp.errors import (
     SeedWarning,
     UnfinishedStudyError,
 )
+from optuna_dp.releasing.make_release import release
 from optuna_dp.selection.laws.base import TrialCount
 from optuna_dp.selection.laws.negative_binomial import Geometric
 from optuna_dp.selection.laws.poisson import Poisson
 from optuna_dp.study.entries import BEYOND, SLOT
-from optuna_dp.study.trials import read_plan
 from optuna_dp.study.recovery import recover
-from optuna_dp.releasing.make_release import release
+from optuna_dp.study.trials import read_plan
 
 RUN = gaussian(noise_multiplier=4.0)
 _VOUCHED = "a test: nothing is trained"

@@ -139,7 +139,7 @@ def search(images: Images, epsilon: float, arm: str, quick: bool) -> dict[str, A
 
     def objective(trial: optuna.Trial) -> float:
         name = trial.suggest_categorical("features", FEATURES) if arm == "list" else own
-        run = odp.fidelity(trial)
+        run = odp.start_run(trial)
         features, _ = images.features(name)
         trained = odp.train(
             run,

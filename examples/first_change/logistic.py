@@ -8,9 +8,9 @@ from typing import Any, ClassVar
 import attr
 import numpy as np
 
-from optuna_dp.core import validation
 from optuna_dp.accounting.dominating_pairs import DominatingPair
 from optuna_dp.accounting.kinds.base import OwnEvent, checked
+from optuna_dp.core import validation
 from optuna_dp.core.arrays import FloatArray
 
 # Points of the profile between 0 and the largest loss.

@@ -42,7 +42,7 @@ from task import Array, Params, Predict, Task
 from tasks import EPSILONS, Size, load, rows, size_of
 
 import optuna_dp as odp
-from optuna_dp.runs.run import Fidelity
+from optuna_dp.runs.run import Run
 
 HERE = Path(__file__).parent
 SEARCHED = "noise_per_weight"
@@ -95,9 +95,7 @@ def task_of(size: Size) -> Rates:
     x, y = load(size.name)
     center = rehearsed(size, 1.0)
 
-    def train(
-        x: Array, y: Array, params: Params, run: Fidelity, rng: np.random.Generator
-    ) -> Predict:
+    def train(x: Array, y: Array, params: Params, run: Run, rng: np.random.Generator) -> Predict:
         rate = params.get("rate")
         if rate is None:
             rate = run.learning_rate(noise_per_weight=params[SEARCHED])
@@ -233,7 +231,7 @@ def by_train(bench: Bench, plan: odp.BudgetPlan, **others: Any) -> Outcome:
     def objective(trial: optuna.Trial) -> float:
         model, predict, inputs, named = default_model(task.size)
         trained = odp.train(
-            odp.fidelity(trial), model, (x, y), inputs=inputs, score="accuracy", **named, **others
+            odp.start_run(trial), model, (x, y), inputs=inputs, score="accuracy", **named, **others
         )
         rates.append((trained.learning_rate, float(np.mean(predict(test_x) == test_y))))
         return trained.score
@@ -314,7 +312,7 @@ def noisy_max(bench: Bench, plan: Composed) -> Outcome:
     return bench.outcome(model)
 
 
-def ceiling(bench: Bench, run: Fidelity, rates: list[float]) -> Outcome:
+def ceiling(bench: Bench, run: Run, rates: list[float]) -> Outcome:
     """The best of the rates by exact accuracy on the training's own records: not private."""
     models = [bench.run({"rate": rate}, run) for rate in rates]
     return bench.outcome(max(models, key=lambda model: bench.exact(model, "score")))

@@ -70,7 +70,7 @@ def smallest(allowed: Any, low: float, high: float) -> float:
 
 
 @cache
-def plan(epsilon: float, steps: int) -> odp.Fidelity:
+def plan(epsilon: float, steps: int) -> odp.Run:
     """The plan's run with so many steps over the same number of records."""
     if steps == first.plan(epsilon).steps:
         return first.plan(epsilon)
@@ -127,7 +127,7 @@ def noise_of_losses(epsilon: float) -> float:
 # -- arms -----------------------------------------------------------------------------------------
 
 
-def rehearsed_rate(family: Family, run: odp.Fidelity, seed: int) -> float:
+def rehearsed_rate(family: Family, run: odp.Run, seed: int) -> float:
     """What ``odp.train`` takes."""
     torch.manual_seed(seed)
     with warnings.catch_warnings():

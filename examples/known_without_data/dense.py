@@ -207,14 +207,14 @@ def noise_of_size(name: str, size: float) -> float:
     return float(np.exp(np.interp(np.log(size), np.log(sizes), np.log(noises))))
 
 
-def rate_of(run: odp.Fidelity, optimizer: str, noise: float) -> float:
+def rate_of(run: odp.Run, optimizer: str, noise: float) -> float:
     """The rate for a noise of a weight in the last weights, constant and not capped."""
     tiny = 1e-9
     return run.learning_rate(optimizer, noise_per_weight=tiny) * noise / tiny
 
 
 @cache
-def plan(name: str, epsilon: float) -> odp.Fidelity:
+def plan(name: str, epsilon: float) -> odp.Run:
     records, epochs = load(name).records, SETTINGS[name].epochs
     found = odp.plan_budget(
         epsilon=epsilon, records=records, epochs=epochs, work=4.0, pilots=0, score=None
@@ -306,7 +306,7 @@ class Training:
         return np.array(found).T
 
 
-def accuracies(name: str, run: odp.Fidelity, optimizer: str, seed: int) -> np.ndarray:
+def accuracies(name: str, run: odp.Run, optimizer: str, seed: int) -> np.ndarray:
     """In per cent, (decays, multiples, shares)."""
     task, model = load(name), SETTINGS[name].model
     rng = np.random.default_rng([seed, len(task.x)])

@@ -35,7 +35,7 @@ def accuracy(epsilon: float, repetition: int, arm: str) -> float:
     )
     study = optuna.create_study(direction="maximize", sampler=odp.BudgetSampler(plan))
     model = odp.SoftmaxRegression(65, 10)
-    odp.train(odp.fidelity(study.ask()), model, (x[private], y[private]), **ARMS[arm])
+    odp.train(odp.start_run(study.ask()), model, (x[private], y[private]), **ARMS[arm])
     return 100.0 * float(np.mean(model.predict(x[~private]) == y[~private]))
 
 

@@ -303,7 +303,7 @@ class Row:
     noise_per_weight: float
 
 
-def rate_of(run: odp.Fidelity, optimizer: str, decay: str, noise: float) -> float:
+def rate_of(run: odp.Run, optimizer: str, decay: str, noise: float) -> float:
     """The rate for a noise of a weight in the last weights, without the closed rule's cap."""
     tiny = 1e-9
     schedule = odp.Schedule(decay)
@@ -311,7 +311,7 @@ def rate_of(run: odp.Fidelity, optimizer: str, decay: str, noise: float) -> floa
     return rate * noise / tiny
 
 
-def rows_of(family: Family, run: odp.Fidelity, optimizer: str, center: float) -> list[Row]:
+def rows_of(family: Family, run: odp.Run, optimizer: str, center: float) -> list[Row]:
     """The grid, the closed rule, four times it, and the usual rates."""
     found = []
     for decay in family.decays:
@@ -326,7 +326,7 @@ def rows_of(family: Family, run: odp.Fidelity, optimizer: str, center: float) ->
 
 
 def accuracies(
-    family: Family, run: odp.Fidelity, optimizer: str, rows: list[Row], seed: int
+    family: Family, run: odp.Run, optimizer: str, rows: list[Row], seed: int
 ) -> tuple[list[float], list[float]]:
     """Trains all rows side by side; accuracy of the last weights and of the averaged ones."""
     torch.manual_seed(seed)
@@ -402,7 +402,7 @@ def rehearsed(family: Family) -> dict[str, float]:
 
 
 @cache
-def plan(epsilon: float) -> odp.Fidelity:
+def plan(epsilon: float) -> odp.Run:
     return odp.plan_budget(epsilon=epsilon, records=RECORDS, epochs=EPOCHS, pilots=0).final
 
 

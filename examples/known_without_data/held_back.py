@@ -168,7 +168,7 @@ def available() -> dict[str, Family]:
     return HELD_BACK
 
 
-def rows_of(run: odp.Fidelity, optimizer: str, center: float) -> list[Row]:
+def rows_of(run: odp.Run, optimizer: str, center: float) -> list[Row]:
     """Half, once and twice the rehearsed noise, with both schedules, and the usual rates."""
     rows = [
         Row(decay, first.rate_of(run, optimizer, decay, noise), noise)

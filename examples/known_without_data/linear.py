@@ -113,16 +113,14 @@ def noise_of_size(task: Task, size: float) -> float:
     return size / float(np.sqrt(np.mean([np.var(change, axis=1).mean() for change in changes])))
 
 
-def rate_of(run: odp.Fidelity, optimizer: str, decay: str, noise: float) -> float:
+def rate_of(run: odp.Run, optimizer: str, decay: str, noise: float) -> float:
     """The first rate for a noise of a weight in the last weights, not capped."""
     tiny = 1e-9
     schedule = odp.Schedule(decay)
     return run.learning_rate(optimizer, noise_per_weight=tiny, schedule=schedule) * noise / tiny
 
 
-def accuracies(
-    task: Task, run: odp.Fidelity, optimizer: str, rows: list[Any], seed: int
-) -> np.ndarray:
+def accuracies(task: Task, run: odp.Run, optimizer: str, rows: list[Any], seed: int) -> np.ndarray:
     """In per cent, (rows, shares): of the last weights, and of their averages."""
     rng = np.random.default_rng([seed, len(task.x)])
     own, test = task.split(rng)
@@ -186,7 +184,7 @@ def clipped_sums(weights: list[Floats], x: Floats, targets: Floats) -> list[Floa
 
 
 @cache
-def plan(records: int, epsilon: float, work: float) -> odp.Fidelity:
+def plan(records: int, epsilon: float, work: float) -> odp.Run:
     found = odp.plan_budget(
         epsilon=epsilon, records=records, epochs=EPOCHS, work=work, pilots=0, score=None
     )

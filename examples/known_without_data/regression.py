@@ -385,7 +385,7 @@ def noise_of_size(name: str, kind: str, outputs: int, size: float) -> float:
 
 
 @cache
-def plan(name: str, epsilon: float) -> odp.Fidelity:
+def plan(name: str, epsilon: float) -> odp.Run:
     records = round(0.75 * len(load(name).x))
     return odp.plan_budget(
         epsilon=epsilon, delta=1e-5, records=records, epochs=10, pilots=0, score=None
@@ -393,7 +393,7 @@ def plan(name: str, epsilon: float) -> odp.Fidelity:
 
 
 def trained(
-    name: str, kind: str, loss: str, optimizer: str, run: odp.Fidelity, seed: int
+    name: str, kind: str, loss: str, optimizer: str, run: odp.Run, seed: int
 ) -> np.ndarray:
     """R^2 and score in per cent, (measures, multiples)."""
     table, model = load(name), MODELS[kind]

@@ -32,7 +32,7 @@ torch.set_num_threads(1)
 RECORDS = 1348
 # Batches in an epoch (Opacus draws each with rate one over their number), and steps.
 USUAL, LARGER = (21, 210), (4, 150)
-Rate = Callable[[odp.Fidelity], float]
+Rate = Callable[[odp.Run], float]
 Kind = Literal["sgd", "adam"]
 WAYS: dict[str, tuple[Kind, tuple[int, int], Rate]] = {
     "SGD, rate 0.1, batch 64": ("sgd", USUAL, lambda run: 0.1),
@@ -75,7 +75,7 @@ def accuracy(
     y: torch.Tensor,
     order: torch.Tensor,
     network: str,
-    run: odp.Fidelity,
+    run: odp.Run,
     kind: Kind,
     rate: float,
 ) -> float:
@@ -104,7 +104,7 @@ def accuracy(
         return float((model(x[test]).argmax(1) == y[test]).double().mean())
 
 
-def rehearsed(network: str, run: odp.Fidelity, kind: Kind) -> float:
+def rehearsed(network: str, run: odp.Run, kind: Kind) -> float:
     return odp.rehearse_module(
         run,
         NETWORKS[network](),
@@ -119,7 +119,7 @@ def text(found: list[float]) -> str:
     return f"{np.mean(found):.1f} ± {half:.1f}"
 
 
-Trained = Callable[[odp.Fidelity, Kind, float], list[float]]
+Trained = Callable[[odp.Run, Kind, float], list[float]]
 
 
 def compare(trained: Trained) -> None:
@@ -161,7 +161,7 @@ def main() -> None:
         for r in range(options.repetitions)
     ]
 
-    def trained(run: odp.Fidelity, kind: Kind, rate: float) -> list[float]:
+    def trained(run: odp.Run, kind: Kind, rate: float) -> list[float]:
         return [100.0 * accuracy(x, y, o, options.network, run, kind, rate) for o in orders]
 
     if options.curves:

@@ -147,7 +147,7 @@ def accuracy(
     study = optuna.create_study(
         direction="maximize", sampler=odp.BudgetSampler(plan_of(epsilon, count))
     )
-    odp.train(odp.fidelity(study.ask()), model, records, **words)
+    odp.train(odp.start_run(study.ask()), model, records, **words)
     x, y = test
     if kind == "softmax":
         predicted = model.predict(x)

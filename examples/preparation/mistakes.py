@@ -665,7 +665,7 @@ def statement_of(x: Any, y: Any) -> str:
     )
 
     def objective(trial: optuna.Trial) -> float:
-        run = odp.fidelity(trial)
+        run = odp.start_run(trial)
         model = nn.Linear(x.shape[1], 2)
         loss = nn.functional.cross_entropy
         records = torch.tensor(x), torch.tensor(y)

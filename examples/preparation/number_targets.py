@@ -60,7 +60,7 @@ def r_squared_of(
     study = optuna.create_study(
         direction="maximize", sampler=odp.BudgetSampler(plan_of(epsilon, count))
     )
-    odp.train(odp.fidelity(study.ask()), model, records, **words)
+    odp.train(odp.start_run(study.ask()), model, records, **words)
     with torch.no_grad():
         predicted = schema.decode(model(torch.tensor(np.array(x, dtype=np.float32))).numpy())
     errors = np.mean((predicted - truth) ** 2)

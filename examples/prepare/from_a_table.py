@@ -14,7 +14,7 @@ plan = odp.plan_budget(epsilon=1.0, records=4000, epochs=10, pilots=0, schema=sc
 
 def objective(trial):
     model = odp.SoftmaxRegression(schema.width, schema.outputs)
-    return odp.train(odp.fidelity(trial), model, schema.encode(frame)).score
+    return odp.train(odp.start_run(trial), model, schema.encode(frame)).score
 
 
 study = optuna.create_study(direction="maximize", sampler=odp.BudgetSampler(plan))

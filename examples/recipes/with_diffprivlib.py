@@ -72,7 +72,7 @@ def main():
         dataset="Digits of scikit-learn",
         records=RECORDS,
         unit="picture",
-        cap=1,
+        most=1,
         sampling="no batches: each training reads all records",
         owner="the curator's name",
         purpose="an example",

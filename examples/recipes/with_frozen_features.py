@@ -38,7 +38,7 @@ def features_of(images):
 
 
 def objective(trial, data=DATA):
-    run = odp.fidelity(trial)
+    run = odp.start_run(trial)
     records = SCHEMA.encode(*data, prepare=features_of)  # tried on made-up images first
     trained = odp.train(run, nn.Linear(records.width, SCHEMA.outputs), records)
     torch.save(trained.model.state_dict(), "head.pt")

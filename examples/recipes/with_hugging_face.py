@@ -91,7 +91,7 @@ MODELS = {}
 
 
 def objective(trial, data=DATA):
-    run = odp.fidelity(trial)
+    run = odp.start_run(trial)
     words, labels = data
     model = train(run, words, labels)
     MODELS["last"] = model

@@ -78,7 +78,7 @@ MODELS = {}
 
 
 def objective(trial, data=DATA):
-    run = odp.fidelity(trial)
+    run = odp.start_run(trial)
     x, y = (jnp.asarray(column) for column in data)
     rate = odp.learning_rate(  # the plan is made of events, and does not know the batch
         "sgd",

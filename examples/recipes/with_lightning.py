@@ -74,7 +74,7 @@ MODELS = {}
 
 
 def objective(trial, data=DATA):
-    run = odp.fidelity(trial)
+    run = odp.start_run(trial)
     x, y = data
     network = train(run, run.learning_rate("sgd"), x, y)  # which follows from public numbers
     MODELS["last"] = network

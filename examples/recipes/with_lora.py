@@ -53,7 +53,7 @@ def make_model():
 
 
 def objective(trial, data=DATA):
-    run = odp.fidelity(trial)
+    run = odp.start_run(trial)
     model = make_model()
     trained = odp.train(
         run,

@@ -39,7 +39,7 @@ PLAN = odp.plan_budget(epsilon=3.0, delta=1e-5, run=training_event, steps=1, pil
 
 
 def objective(trial, data=DATA):
-    run = odp.fidelity(trial)
+    run = odp.start_run(trial)
     table = pd.DataFrame(data, columns=[*"abcd", "digit"])
     synthesizer = MSTSynthesizer(epsilon=1 / run.noise_multiplier, delta=DELTA)
     # All columns have a fixed set of values; for continuous ones it would look at the records.

@@ -64,7 +64,7 @@ def train(run, rate, x, y):
 
 
 def objective(trial, data=DATA):
-    run = odp.fidelity(trial)
+    run = odp.start_run(trial)
     x, y = data
     rate = odp.learning_rate(
         "sgd",

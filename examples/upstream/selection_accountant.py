@@ -11,11 +11,11 @@ from typing import Any
 import attr
 from dp_accounting import NeighboringRelation, dp_event, privacy_accountant
 
-from optuna_dp.core import validation
 from optuna_dp.accounting.event_json import canonical_key
 from optuna_dp.accounting.events import RELATIONS
 from optuna_dp.accounting.guarantee import Guarantee
 from optuna_dp.accounting.supported_events import non_private_reason
+from optuna_dp.core import validation
 from optuna_dp.errors import InvalidArgumentError, UnsupportedEventError
 from optuna_dp.selection.event import PrivateSelectionDpEvent
 from optuna_dp.selection.laws.negative_binomial import NegativeBinomial

@@ -16,10 +16,10 @@ from typing import Any, cast
 import attr
 from dp_accounting import dp_event
 
-from optuna_dp.core import by_name, validation
 from optuna_dp.accounting.kinds.foreign import FOREIGN_KINDS
-from optuna_dp.errors import Described, InvalidArgumentError, UnsupportedEventError
+from optuna_dp.core import by_name, validation
 from optuna_dp.core.json_entries import plain
+from optuna_dp.errors import InvalidArgumentError, Text, UnsupportedEventError
 
 _MAX_DEPTH = 50
 
@@ -158,7 +158,7 @@ def _check_depth(path: str, depth: int) -> None:
     if depth > _MAX_DEPTH:
         raise InvalidArgumentError(
             path[:40] + "...",
-            Described(f"{depth} levels"),
+            Text(f"{depth} levels"),
             f"events nest at most {_MAX_DEPTH} levels deep",
         )
 

@@ -15,8 +15,8 @@ from typing import Any
 
 from dp_accounting import NeighboringRelation, dp_event
 
-from optuna_dp.core import validation
 from optuna_dp.accounting import units
+from optuna_dp.core import validation
 from optuna_dp.errors import InvalidArgumentError
 
 RELATIONS = {

@@ -13,8 +13,8 @@ import math
 
 import numpy as np
 
-from optuna_dp.core import validation
 from optuna_dp.accounting.guarantee import Guarantee
+from optuna_dp.core import validation
 
 # Deltas of the step that are tried, as powers of ten below the delta asked for.
 _TRIED = np.arange(0.0, 25.0, 0.2)

@@ -11,7 +11,6 @@ import numpy as np
 import numpy.typing as npt
 from dp_accounting import dp_event
 
-from optuna_dp.core import by_name, validation
 from optuna_dp.accounting import events, supported_events, units
 from optuna_dp.accounting.epsilon_methods import (
     all_epsilons_of,
@@ -22,16 +21,17 @@ from optuna_dp.accounting.epsilon_methods import (
 from optuna_dp.accounting.event_json import event_from_json, event_to_json
 from optuna_dp.accounting.kinds.foreign import pure_of
 from optuna_dp.accounting.run_profile import first_choice
+from optuna_dp.core import by_name, validation
 from optuna_dp.core.arrays import FloatArray
+from optuna_dp.core.json_entries import Entry, stored
 from optuna_dp.errors import InvalidArgumentError
-from optuna_dp.core.json_entries import Record, stored
 
 # What mu may leave out unless another tail is asked for.
 MU_TAIL = 1e-10
 
 
 @dataclass(frozen=True)
-class Guarantee(Record):
+class Guarantee(Entry):
     """What is guaranteed of the released output of a procedure.
 
     The event is data; this class judges it. Every number is the smallest over the methods that

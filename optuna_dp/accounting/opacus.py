@@ -7,7 +7,7 @@ from typing import Any
 from dp_accounting import dp_event
 
 from optuna_dp.accounting.events import compose, dp_sgd
-from optuna_dp.errors import Described, InvalidArgumentError
+from optuna_dp.errors import InvalidArgumentError, Text
 
 # dp_sgd-like accountants of Opacus whose history is (noise multiplier, sample rate, steps) of
 # Poisson-sampled Gaussian steps.
@@ -41,7 +41,7 @@ def from_opacus(engine_or_accountant: Any) -> dp_event.DpEvent:
     if kind not in _OPACUS_MECHANISMS:
         raise InvalidArgumentError(
             "engine_or_accountant",
-            Described(f"{type(accountant).__name__} of mechanism {kind!r}"),
+            Text(f"{type(accountant).__name__} of mechanism {kind!r}"),
             f"its mechanism must be one of {', '.join(_OPACUS_MECHANISMS)}, whose history counts "
             "Poisson-sampled Gaussian steps",
             "Describe the run with dp_sgd or another event instead.",
@@ -49,7 +49,7 @@ def from_opacus(engine_or_accountant: Any) -> dp_event.DpEvent:
     if not history:
         raise InvalidArgumentError(
             "engine_or_accountant",
-            Described("an empty history"),
+            Text("an empty history"),
             "at least one step must have been recorded",
             "Call it after training, or describe the run with dp_sgd(...).",
         )

@@ -21,10 +21,10 @@ import numpy.typing as npt
 from dp_accounting.pld import privacy_loss_distribution
 from scipy.special import ive
 
-from optuna_dp.core import validation
 from optuna_dp.accounting import plds
 from optuna_dp.accounting.dominating_pairs import DominatingPair
 from optuna_dp.accounting.rdp_curves import interpolated_rdp
+from optuna_dp.core import validation
 from optuna_dp.core.arrays import FloatArray
 from optuna_dp.errors import InvalidArgumentError
 

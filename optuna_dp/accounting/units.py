@@ -11,7 +11,7 @@ from typing import Any
 
 from dp_accounting import dp_event
 
-from optuna_dp.errors import Described, InvalidArgumentError
+from optuna_dp.errors import InvalidArgumentError, Text
 
 RECORD, CLIENT = "record", "client"
 
@@ -40,7 +40,7 @@ def unit_of(event: Any) -> str | None:
     if len(units) > 1:
         raise InvalidArgumentError(
             "event",
-            Described("a part about records and a part about clients"),
+            Text("a part about records and a part about clients"),
             "the parts of one guarantee must be about the same unit",
             _FIX,
         )

@@ -7,9 +7,9 @@ import math
 import numpy as np
 
 from optuna_dp.accounting.dominating_pairs import DominatingPair
-from optuna_dp.core.arrays import FloatArray
 from optuna_dp.attacks.history_attack import policy_vertices
 from optuna_dp.attacks.policy_search import Found, rows, shown_epsilon, truncated
+from optuna_dp.core.arrays import FloatArray
 from optuna_dp.selection.laws.base import TrialCount
 
 _LONG = np.longdouble

@@ -12,10 +12,10 @@ from dataclasses import replace
 import numpy as np
 
 from optuna_dp.accounting.dominating_pairs import DominatingPair
-from optuna_dp.core.arrays import FloatArray
 from optuna_dp.attacks.history_attack import HistoryAttack, Outcome, shares_of
 from optuna_dp.attacks.policy_search import Found, rows, shown_epsilon, truncated
 from optuna_dp.attacks.selection_attack import SelectionAttack
+from optuna_dp.core.arrays import FloatArray
 from optuna_dp.selection.laws.base import TrialCount
 
 # Laws up to so many runs are searched as they are, with so many runs followed in all.

@@ -38,11 +38,11 @@ from typing import Literal
 
 import numpy as np
 
-from optuna_dp.core import validation
 from optuna_dp.accounting.dominating_pairs import DominatingPair
 from optuna_dp.attacks.data_attack import search_data
 from optuna_dp.attacks.history_search import search_history
 from optuna_dp.attacks.selection_attack import SelectionAttack, strongest_attack
+from optuna_dp.core import validation
 from optuna_dp.errors import InvalidArgumentError
 from optuna_dp.selection.laws.base import TrialCount
 

@@ -25,9 +25,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from optuna_dp.core import validation
 from optuna_dp.accounting.bounds import smallest_epsilon
 from optuna_dp.accounting.dominating_pairs import DominatingPair
+from optuna_dp.core import validation
 from optuna_dp.core.arrays import FloatArray
 from optuna_dp.selection.laws.base import TrialCount
 

@@ -22,16 +22,16 @@ from optuna.samplers import BaseSampler, PartialFixedSampler, RandomSampler
 from optuna.storages import InMemoryStorage
 from optuna.trial import FrozenTrial, Trial, TrialState, create_trial
 
-from optuna_dp.samplers.budget.sampler import BudgetSampler
-from optuna_dp.errors import PlanError
-from optuna_dp.core.optuna_internals import trial_id_of
-from optuna_dp.study.entries import ASKED, TRAININGS
 from optuna_dp.check import randomness
 from optuna_dp.check.watched_scores import NoisyScore, watching_scores
+from optuna_dp.core.optuna_internals import trial_id_of
+from optuna_dp.errors import PlanError
 from optuna_dp.runs.judgement import RunJudgement, judge
-from optuna_dp.training.prepared import AS_GIVEN
-from optuna_dp.runs.run_endings import settle
+from optuna_dp.runs.run_endings import finalise
 from optuna_dp.runs.trial_notes import BY_ENGINE, claims, noted
+from optuna_dp.samplers.budget.sampler import BudgetSampler
+from optuna_dp.study.entries import ASKED, TRAININGS
+from optuna_dp.training.prepared import AS_GIVEN
 
 if TYPE_CHECKING:
     from optuna_dp.samplers.budget.plan import BudgetPlan
@@ -87,7 +87,7 @@ def checked_run(
 
     Args:
         objective: Takes a trial.
-        plan: What :func:`optuna_dp.fidelity` says to it; None for studies without a budget.
+        plan: What :func:`optuna_dp.start_run` says to it; None for studies without a budget.
         model_run: An earlier run, whose hyperparameters it gets.
     """
     run = CheckedRun()
@@ -122,10 +122,10 @@ def _judged(
     """Returns what a release would know of a run; see :func:`judge`."""
     # What is found then is written into the trial, and the judgement says it.
     with contextlib.suppress(PlanError):
-        settle(trial.study, storage.get_trial(trial_id_of(trial)))
+        finalise(trial.study, storage.get_trial(trial_id_of(trial)))
     ended = copy.copy(storage.get_trial(trial_id_of(trial)))
     ended.state, ended.values = TrialState.COMPLETE, [value]
-    return judge(ended, plan.fidelity(trial.number))
+    return judge(ended, plan.run_at(trial.number))
 
 
 def _asked(plan: BudgetPlan | None, model_run: CheckedRun | None) -> tuple[Trial, WatchedStorage]:
@@ -263,7 +263,7 @@ class WatchedStorage(InMemoryStorage):
 
 
 def _asked_by_this_package() -> bool:
-    """Returns whether this package asked Optuna: ``fidelity`` reads the plan at trial 0."""
+    """Returns whether this package asked Optuna: ``start_run`` reads the plan at trial 0."""
     for frame, _ in traceback.walk_stack(sys._getframe(2)):
         module = str(frame.f_globals.get("__name__", ""))
         if module != __name__ and module.split(".")[0] != "optuna":

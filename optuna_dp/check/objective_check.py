@@ -9,11 +9,11 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from optuna_dp.accounting.events import as_event
-from optuna_dp.errors import InvalidArgumentError, OptunaDPError
 from optuna_dp.check import randomness, run_faults, score_faults
 from optuna_dp.check.checked_run import CheckedRun, checked_run
 from optuna_dp.check.objective_report import AS_GIVEN_NOTE, Finding, ObjectiveReport
 from optuna_dp.check.source_hints import hints_at
+from optuna_dp.errors import InvalidArgumentError, OptunaDPError
 
 if TYPE_CHECKING:
     from dp_accounting import dp_event
@@ -43,7 +43,7 @@ def check_objective(
     Args:
         objective: As given to ``study.optimize``.
         event: What a run costs, as given to ``PrivacyCallback``; None if it is not known.
-        plan: For studies with a budget, in place of ``event``: what ``fidelity(trial)`` says.
+        plan: For studies with a budget, in place of ``event``: what ``start_run(trial)`` says.
         public_score: Scores, reports and attributes are computed on public records, and may be
             exact.
         progress: Called with a line of text before each run.
@@ -77,7 +77,7 @@ def check_objective(
         as_event("event", event)
     if plan is not None:
         event = _event_of_last_run(plan)
-    wrong_call = run_faults.of_arguments(objective)
+    wrong_call = run_faults.wrong_arguments(objective)
     if wrong_call is not None:
         return ObjectiveReport((wrong_call, *hints_at(objective)), 0)
 
@@ -115,19 +115,19 @@ def _of_runs(
         plan: None for a study without a budget.
         public_score: Whether scores may be exact.
     """
-    yield from run_faults.of_failures(runs)
-    yield from run_faults.of_reads(runs)
+    yield from run_faults.failed_runs(runs)
+    yield from run_faults.reads_of_other_trials(runs)
     if not any(run.failure for run in runs):
         if plan is not None:
-            yield from run_faults.of_no_fidelity(runs)
+            yield from run_faults.runs_not_started(runs)
         if not public_score:
-            yield from score_faults.of_exact_scores(runs)
-            yield from score_faults.of_attributes(runs)
-            yield from score_faults.of_reports(runs)
-            yield from score_faults.of_score_noise(runs, event)
-        yield from run_faults.of_seeds(runs)
-    yield from run_faults.of_privacy_warnings(runs)
-    yield from run_faults.of_conduct(runs)
+            yield from score_faults.exact_scores(runs)
+            yield from score_faults.numbers_in_attributes(runs)
+            yield from score_faults.reported_values(runs)
+            yield from score_faults.too_little_score_noise(runs, event)
+        yield from run_faults.seeds(runs)
+    yield from run_faults.privacy_warnings(runs)
+    yield from run_faults.refused_runs(runs)
 
 
 def _once(findings: Sequence[Finding]) -> tuple[Finding, ...]:

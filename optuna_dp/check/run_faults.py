@@ -10,7 +10,7 @@ from optuna_dp.check.checked_run import CheckedRun
 from optuna_dp.check.objective_report import Finding
 
 
-def of_arguments(objective: Callable[..., Any]) -> Finding | None:
+def wrong_arguments(objective: Callable[..., Any]) -> Finding | None:
     """Returns a finding if an objective cannot be called with a trial alone, else None."""
     try:
         signature = inspect.signature(objective)
@@ -29,7 +29,7 @@ def of_arguments(objective: Callable[..., Any]) -> Finding | None:
     return None
 
 
-def of_failures(runs: Sequence[CheckedRun]) -> Iterator[Finding]:
+def failed_runs(runs: Sequence[CheckedRun]) -> Iterator[Finding]:
     """Yields how runs ended otherwise than with a score."""
     for run in runs:
         if run.failure and not run.reads:
@@ -41,18 +41,18 @@ def of_failures(runs: Sequence[CheckedRun]) -> Iterator[Finding]:
             )
 
 
-def of_no_fidelity(runs: Sequence[CheckedRun]) -> Iterator[Finding]:
+def runs_not_started(runs: Sequence[CheckedRun]) -> Iterator[Finding]:
     """Yields what an objective under a plan lacks that never asks what it may spend."""
     if not any(run.has_asked for run in runs):
         yield Finding(
-            "fidelity not asked",
-            "A run of a study with a budget never calls odp.fidelity(trial).",
-            "run = odp.fidelity(trial), and train with the noise and the steps of run: they "
+            "run not started",
+            "A run of a study with a budget never calls odp.start_run(trial).",
+            "run = odp.start_run(trial), and train with the noise and the steps of run: they "
             "change from run to run.",
         )
 
 
-def of_reads(runs: Sequence[CheckedRun]) -> Iterator[Finding]:
+def reads_of_other_trials(runs: Sequence[CheckedRun]) -> Iterator[Finding]:
     """Yields reads of other trials."""
     reads = sorted({name for run in runs for name in run.reads})
     if reads:
@@ -63,7 +63,7 @@ def of_reads(runs: Sequence[CheckedRun]) -> Iterator[Finding]:
         )
 
 
-def of_seeds(runs: Sequence[CheckedRun]) -> Iterator[Finding]:
+def seeds(runs: Sequence[CheckedRun]) -> Iterator[Finding]:
     """Yields seeds that make two runs draw the same.
 
     A training by ``odp.train`` draws batches and noise elsewhere: there a seed does no harm.
@@ -80,7 +80,7 @@ def of_seeds(runs: Sequence[CheckedRun]) -> Iterator[Finding]:
         )
 
 
-def of_privacy_warnings(runs: Sequence[CheckedRun]) -> Iterator[Finding]:
+def privacy_warnings(runs: Sequence[CheckedRun]) -> Iterator[Finding]:
     """Yields what other libraries warned of: that their own guarantee does not hold."""
     for text in dict.fromkeys(text for run in runs for text in run.privacy_warnings):
         yield Finding(
@@ -91,7 +91,7 @@ def of_privacy_warnings(runs: Sequence[CheckedRun]) -> Iterator[Finding]:
         )
 
 
-def of_conduct(runs: Sequence[CheckedRun]) -> Iterator[Finding]:
+def refused_runs(runs: Sequence[CheckedRun]) -> Iterator[Finding]:
     """Yields what a release would say of runs of a study with a budget."""
     for run in runs:
         # What one says of an objective that never asked has a finding of its own.
@@ -115,7 +115,7 @@ def of_conduct(runs: Sequence[CheckedRun]) -> Iterator[Finding]:
             return
 
 
-def of_no_main_guard() -> Finding:
+def no_main_guard() -> Finding:
     """Returns what a script lacks that starts its study when it is imported."""
     return Finding(
         "no main guard",

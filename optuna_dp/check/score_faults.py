@@ -6,10 +6,10 @@ import math
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from optuna_dp.core.exact_values import are_shares_of_one_number, common_unit, is_share
 from optuna_dp.check.checked_run import CheckedRun
 from optuna_dp.check.objective_report import Finding
 from optuna_dp.check.watched_scores import paid_precision, spent_precision
+from optuna_dp.core.exact_values import are_shares_of_one_number, common_unit, is_share
 
 _ADD_NOISE = (
     "return run.score(correct) under a plan, or odp.scoring.private_accuracy(correct, size=..., "
@@ -21,7 +21,7 @@ _ADD_NOISE = (
 _DECIMALS = 8
 
 
-def of_exact_scores(runs: Sequence[CheckedRun]) -> Iterator[Finding]:
+def exact_scores(runs: Sequence[CheckedRun]) -> Iterator[Finding]:
     """Yields scores without noise: shares of records, equal ones, and none of this package's.
 
     A noisy score of this package may be rounded or clipped: then it is a share of records, too,
@@ -99,7 +99,7 @@ def _numbers_in(attribute: Any, name: str = "") -> Iterator[tuple[str, float]]:
             yield from _numbers_in(value, f"{name}[{place}]")
 
 
-def of_attributes(runs: Sequence[CheckedRun]) -> Iterator[Finding]:
+def numbers_in_attributes(runs: Sequence[CheckedRun]) -> Iterator[Finding]:
     """Yields user attributes that are scores without noise.
 
     An attribute that is a score before its noise was added is one for certain. Any other that
@@ -149,7 +149,7 @@ def _are_unrounded_shares(values: Sequence[float]) -> bool:
     return shares and any(value != round(value, _DECIMALS) for value in values)
 
 
-def of_reports(runs: Sequence[CheckedRun]) -> Iterator[Finding]:
+def reported_values(runs: Sequence[CheckedRun]) -> Iterator[Finding]:
     """Yields reports for pruning that are no noisy scores of this package."""
     for run in runs:
         noisy = {run.value, *(score.value for score in run.scores)}
@@ -167,7 +167,7 @@ def of_reports(runs: Sequence[CheckedRun]) -> Iterator[Finding]:
             return
 
 
-def of_score_noise(runs: Sequence[CheckedRun], event: object) -> Iterator[Finding]:
+def too_little_score_noise(runs: Sequence[CheckedRun], event: object) -> Iterator[Finding]:
     """Yields noisy scores that cost more than the event pays for scores.
 
     Args:

@@ -12,15 +12,15 @@ import typer
 
 from optuna_dp.cli.budget_script import budget_script
 from optuna_dp.cli.common import AsJson, Relation, clear_errors, option, table
-from optuna_dp.errors import InvalidArgumentError
 from optuna_dp.core.numbers_shown import finite
+from optuna_dp.errors import InvalidArgumentError
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from optuna_dp.samplers.budget.plan import BudgetPlan
     from optuna_dp.planning.batch import BatchChoices
     from optuna_dp.planning.guidance import Alternative, PilotWorth
+    from optuna_dp.samplers.budget.plan import BudgetPlan
 
 _TRAINED, _SPENT = "What is trained", "What is spent"
 # A first guess and the five of odp.short_list: docs/explanation/searches.md.

@@ -61,7 +61,7 @@ schema = odp.Schema(columns, ill=["no", "yes"], target="ill")$records
 
 
 def objective(trial):
-    run = odp.fidelity(trial)  # what this trial may spend$objective
+    run = odp.start_run(trial)  # what this trial may spend$objective
     return trained.score  # has noise
 
 $sampler

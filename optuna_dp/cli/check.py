@@ -63,7 +63,7 @@ def check(
         checked_objective = _named(module, path, name, "OBJECTIVE")
         # Start-up time: the checks need scipy and more.
         from optuna_dp.check.objective_check import check_objective
-        from optuna_dp.check.run_faults import of_no_main_guard
+        from optuna_dp.check.run_faults import no_main_guard
         from optuna_dp.check.source_hints import hints_in_source
 
         with _standard_output_kept():
@@ -78,7 +78,7 @@ def check(
     hints = hints_in_source(Path(path).read_text())
     kinds = {hint.name for hint in hints}
     findings = [f for f in report.findings if f.certain or f.name not in kinds]
-    findings += [of_no_main_guard()] if starts_a_study else []
+    findings += [no_main_guard()] if starts_a_study else []
     report = dataclasses.replace(report, findings=(*findings, *hints))
     typer.echo(report.to_json() if as_json else str(report))
     raise typer.Exit(code=1 if report.fails(strict=strict) else 0)

@@ -16,8 +16,8 @@ from optuna_dp.cli.common import AsJson, clear_errors, option, table
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from optuna_dp.samplers.budget.plan import BudgetPlan
     from optuna_dp.releasing.release import Release
+    from optuna_dp.samplers.budget.plan import BudgetPlan
 
 REPETITIONS = 10
 _MEAN = 10

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
-from optuna_dp.core import validation
 from optuna_dp.cli.common import AsJson, Relation, clear_errors, option, table
-from optuna_dp.errors import InvalidArgumentError
+from optuna_dp.core import validation
 from optuna_dp.core.numbers_shown import rounded_down, rounded_up
+from optuna_dp.errors import InvalidArgumentError
 
 if TYPE_CHECKING:
     from optuna_dp.planning.selection_plan import PlanRow, SelectionPlan

@@ -157,7 +157,7 @@ def verify(
         str, typer.Argument(metavar="FILE", help="The JSON of a release or of its statement.")
     ],
     artifact: Annotated[str | None, option("FILE", "The file of the released model.")] = None,
-    cap: Annotated[
+    most: Annotated[
         int | None,
         option(
             "N", "What if one person may have N records? Says the guarantee for such a person."
@@ -193,7 +193,7 @@ def verify(
         for name, is_asked in (("--statement", statement), ("--questions", questions))
         if is_asked
     ]
-    with clear_errors(verify, path_or_json="FILE", time_limit="--time-limit", cap="--cap"):
+    with clear_errors(verify, path_or_json="FILE", time_limit="--time-limit", most="--most"):
         if len(pages) > 1 or (pages and as_json):
             raise InvalidArgumentError(
                 pages[0],
@@ -201,7 +201,7 @@ def verify(
                 "it prints a page to read, and nothing else",
                 f"Leave it out, or {pages[1] if len(pages) > 1 else '--json'}.",
             )
-        verification = check(file, artifact=artifact, cap=cap, time_limit=time_limit)
+        verification = check(file, artifact=artifact, most=most, time_limit=time_limit)
     report = json.dumps(verification.to_json(), indent=2) if as_json else str(verification)
     if verification.ok and pages:
         report = verification.statement if statement else verification.questions

@@ -44,10 +44,10 @@ def stored(
 NOT_STORED = {"not stored": True}
 
 
-R = TypeVar("R", bound="Record")
+R = TypeVar("R", bound="Entry")
 
 
-class Record:
+class Entry:
     """Base of frozen dataclasses that are stored as JSON.
 
     The types that are understood: ``bool``, ``int``, ``float``, ``str``, ``None``, ``dict``,

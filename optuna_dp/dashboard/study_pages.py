@@ -15,8 +15,8 @@ from optuna.storages import BaseStorage, InMemoryStorage
 from optuna.study import Study
 from optuna.trial import FrozenTrial
 
-from optuna_dp.errors import InvalidArgumentError, MissingExtraError
 from optuna_dp.core.optuna_internals import storage_of, study_id_of
+from optuna_dp.errors import InvalidArgumentError, MissingExtraError
 from optuna_dp.study.trials import trials_of
 from optuna_dp.visualization import figures as plots
 from optuna_dp.visualization.notes import curators_note, published_note

@@ -1,7 +1,7 @@
 """Facts that only people know, for the statement: whose data, how many, protected as what.
 
 None of it can be checked by the software, and the statement says so. It has no part in any number
-but one: a person with several records is protected less, and the cap says how many.
+but one: a person with several records is protected less, and ``most`` says how many.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from optuna_dp.core import validation
+from optuna_dp.core.json_entries import Entry
 from optuna_dp.errors import InvalidArgumentError, OptunaDPError, ReleaseRefusedError
 from optuna_dp.evidence.facts import Fact, stated
 from optuna_dp.evidence.layout import escaped, one_line
-from optuna_dp.core.json_entries import Record
 from optuna_dp.study.entries import DESCRIPTION
 
 # No sentence can hide in a unit, which stands within one of the statement's own.
@@ -29,7 +29,7 @@ SAMPLING_ROW = "Sampling as performed"
 
 
 @dataclass(frozen=True, kw_only=True)
-class DataDescription(Record):
+class DataDescription(Entry):
     """What the curator vouches for; see :func:`optuna_dp.describe` for the fields.
 
     Raises:
@@ -41,7 +41,7 @@ class DataDescription(Record):
     owner: str | None = None
     date: str | None = None
     unit: str | None = None
-    cap: int | None = None
+    most: int | None = None
     sampling: str | None = None
     trust: str | None = None
     purpose: str | None = None
@@ -52,7 +52,7 @@ class DataDescription(Record):
             text = getattr(self, name)
             if text is not None and (not isinstance(text, str) or not text.strip()):
                 raise InvalidArgumentError(name, text, "it must be a text")
-        for name in ("records", "cap"):
+        for name in ("records", "most"):
             if getattr(self, name) is not None:
                 validation.whole(name, getattr(self, name), 1)
         if self.unit is not None and not _NOUN.fullmatch(self.unit):
@@ -69,10 +69,10 @@ class DataDescription(Record):
                 raise InvalidArgumentError(
                     "date", self.date, "it must be a day", "For example '2026-03-31'."
                 ) from None
-        if self.cap is not None and self.unit is None:
+        if self.most is not None and self.unit is None:
             raise InvalidArgumentError(
-                "cap",
-                self.cap,
+                "most",
+                self.most,
                 "it is the largest number of records of one unit, so it needs the unit",
                 "For example unit='patient'.",
             )
@@ -86,7 +86,7 @@ class DataDescription(Record):
             stated("Owner of the data", _shown(self.owner)),
             stated("Purpose", _shown(self.purpose)),
             stated(UNIT_ROW, None if self.unit is None else f"one {self.unit}"),
-            stated(CAP_ROW, None if self.cap is None else f"nobody has more than {self.cap:,}"),
+            stated(CAP_ROW, None if self.most is None else f"nobody has more than {self.most:,}"),
             stated(SAMPLING_ROW, _shown(self.sampling)),
         ]
         if self.trust is not None:

@@ -15,25 +15,25 @@ from typing import Any
 from optuna.trial import FrozenTrial, Trial
 
 from optuna_dp.core import polling
-from optuna_dp.errors import Described, InvalidArgumentError, PlanError
+from optuna_dp.errors import InvalidArgumentError, PlanError, Text
 from optuna_dp.evidence.procedures import procedure_of
 from optuna_dp.preparation.range_query import RangeQuery
 from optuna_dp.preparation.schema import Schema
+from optuna_dp.runs.run import Run
+from optuna_dp.runs.trial_notes import note, noted
 from optuna_dp.study.entries import RANGES
 from optuna_dp.study.trials import read_plan, trials_of
-from optuna_dp.runs.run import Fidelity
-from optuna_dp.runs.trial_notes import note, noted
 
 _LONGEST_WAIT = 600.0  # Seconds.
 _drawing = threading.Lock()
 
 
-def draw_ranges(run: Fidelity, schema: Schema, rows: Any) -> Schema:
+def draw_ranges(run: Run, schema: Schema, rows: Any) -> Schema:
     """Draws ranges that nobody knows from the records, with noise, once in a study.
 
     In the objective, with a plan that pays for it (``plan_budget(..., schema=schema)``)::
 
-        run = odp.fidelity(trial)
+        run = odp.start_run(trial)
         table = odp.draw_ranges(run, schema, frame).encode(frame)
 
     The first trial draws, by histograms with Gaussian noise, first on a logarithmic grid of what
@@ -47,7 +47,7 @@ def draw_ranges(run: Fidelity, schema: Schema, rows: Any) -> Schema:
         * No value of a record raises an error or a warning.
 
     Args:
-        run: What :func:`optuna_dp.fidelity` returned for the trial.
+        run: What :func:`optuna_dp.start_run` returned for the trial.
         schema: A schema with columns ``odp.Number(low, high, scale="private")``.
         rows: All the records, as for :meth:`optuna_dp.Schema.encode`.
 
@@ -67,13 +67,13 @@ def draw_ranges(run: Fidelity, schema: Schema, rows: Any) -> Schema:
         ... )
         >>> study = optuna.create_study(sampler=odp.BudgetSampler(plan))
         >>> rows = {"income": np.random.default_rng(0).normal(50_000, 10_000, 5000)}
-        >>> drawn = odp.draw_ranges(odp.fidelity(study.ask()), schema, rows)
+        >>> drawn = odp.draw_ranges(odp.start_run(study.ask()), schema, rows)
         >>> drawn.open_columns
         {}
     """
-    if not isinstance(run, Fidelity):
+    if not isinstance(run, Run):
         raise InvalidArgumentError(
-            "run", run, "it must be what optuna_dp.fidelity(trial) returned"
+            "run", run, "it must be what optuna_dp.start_run(trial) returned"
         )
     if not isinstance(schema, Schema) or not schema.open_columns:
         raise InvalidArgumentError(
@@ -89,7 +89,7 @@ def draw_ranges(run: Fidelity, schema: Schema, rows: Any) -> Schema:
     if len(columns) != query.columns:
         raise InvalidArgumentError(
             "schema",
-            Described(f"a schema with {len(columns)} open ranges"),
+            Text(f"a schema with {len(columns)} open ranges"),
             f"the plan pays for drawing {query.columns}",
             "Plan with this schema: plan_budget(..., schema=schema).",
         )

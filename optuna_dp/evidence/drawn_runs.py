@@ -17,17 +17,17 @@ from optuna.distributions import BaseDistribution, distribution_to_json, json_to
 from optuna.trial import FrozenTrial, TrialState
 
 from optuna_dp.errors import InvalidArgumentError, ReleaseRefusedError
-from optuna_dp.evidence.procedure import Asked, Outcome, Procedure
 from optuna_dp.evidence.ended_runs import Evidence
+from optuna_dp.evidence.procedure import Outcome, Procedure, ReleaseRequest
 from optuna_dp.evidence.slot_entries import NEW_STUDY
 from optuna_dp.study.drawn_slots import draw_alone, may_agree
 from optuna_dp.study.entries import DRAW, PRUNED_BY, SINGLE_DRAWS
+from optuna_dp.study.snapshot import StudySnapshot
 from optuna_dp.study.trials import (
-    SlotRecord,
+    SlotEntry,
     score,
     was_enqueued,
 )
-from optuna_dp.study.snapshot import StudySnapshot
 
 # A logarithm or an exponential may differ in the last bits from machine to machine.
 _ROUNDING = 1e-12
@@ -70,7 +70,7 @@ class DrawnRuns(Procedure):
                     "BudgetSampler(plan_budget(...)).",
                 )
 
-    def check_run(self, trial: FrozenTrial, record: SlotRecord | None) -> None:
+    def check_run(self, trial: FrozenTrial, record: SlotEntry | None) -> None:
         """See :class:`Procedure`."""
         _check_draw(trial, record, self._planned_space)
         _check_pruning(trial)
@@ -96,7 +96,7 @@ class DrawnRuns(Procedure):
         """See :class:`Procedure`."""
         check_distributions(runs)
 
-    def outcome(self, evidence: Evidence, request: Asked) -> Outcome:
+    def outcome(self, evidence: Evidence, request: ReleaseRequest) -> Outcome:
         """See :class:`Procedure`; one trial, or none, and nothing besides."""
         winner = self.winner(evidence)
         return Outcome(
@@ -106,7 +106,7 @@ class DrawnRuns(Procedure):
             self.design,
         )
 
-    def refuse_needless(self, request: Asked, *names: str) -> None:
+    def refuse_needless(self, request: ReleaseRequest, *names: str) -> None:
         """Refuses arguments of a release that say nothing of such a study."""
         for name in names:
             if (value := getattr(request, name)) not in (None, False):
@@ -122,7 +122,7 @@ class DrawnRuns(Procedure):
 
 
 def _check_draw(
-    trial: FrozenTrial, record: SlotRecord | None, planned_ranges: dict[str, BaseDistribution]
+    trial: FrozenTrial, record: SlotEntry | None, planned_ranges: dict[str, BaseDistribution]
 ) -> None:
     """Every parameter that was used is one that the sampler drew, from that distribution.
 

@@ -6,13 +6,13 @@ from dataclasses import dataclass, field
 
 from optuna.trial import FrozenTrial
 
+from optuna_dp.runs.judgement import RunJudgement
 from optuna_dp.study.plan import StudyPlan
 from optuna_dp.study.snapshot import StudySnapshot
-from optuna_dp.runs.judgement import RunJudgement
 
 
 @dataclass(frozen=True)
-class Run:
+class EndedRun:
     """One run of a study that has ended.
 
     Attributes:
@@ -40,5 +40,5 @@ class Evidence:
     """
 
     plan: StudyPlan
-    runs: tuple[Run, ...] = field(repr=False)
+    runs: tuple[EndedRun, ...] = field(repr=False)
     snapshot: StudySnapshot

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import ClassVar
 
-from optuna_dp.core.json_entries import Record, stored
+from optuna_dp.core.json_entries import Entry, stored
 
 
 class Status(enum.Enum):
@@ -36,7 +36,7 @@ def weakest(statuses: Iterable[Status]) -> Status:
 
 
 @dataclass(frozen=True)
-class Fact(Record):
+class Fact(Entry):
     """One thing that a statement says.
 
     Attributes:

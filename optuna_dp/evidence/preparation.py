@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from optuna_dp.errors import OptunaDPError
+from optuna_dp.evidence.assumptions import BEFORE_THE_RUNS, Assumption
 from optuna_dp.evidence.data_description import CAP_ROW, UNIT_ROW
 from optuna_dp.evidence.facts import Fact, Status, weakest
 from optuna_dp.evidence.layout import escaped, two_columns
-from optuna_dp.evidence.assumptions import BEFORE_THE_RUNS, Promise
 from optuna_dp.training.prepared import AS_GIVEN, BY_ROW, BY_SCHEMA, WORDS
 
 ROW = "Preparation"
@@ -25,7 +25,7 @@ _STATUSES = {
     BY_ROW: Status.COMPARED,
     AS_GIVEN: Status.NOT_CHECKED,
 }
-_PUBLIC_SCHEMA = Promise(
+_PUBLIC_SCHEMA = Assumption(
     "Every range and every list under *What was said to be public about the records* is public: "
     "none of them was read off the records. The table that was given to the software held the "
     "records as they came. Nothing in it was computed from several records, and none was "
@@ -35,7 +35,7 @@ _PUBLIC_SCHEMA = Promise(
     "repeated by what is in all of them)?",
     f"row *{ROW}*",
 )
-_OUTSIDE = Promise(
+_OUTSIDE = Assumption(
     "What the function that prepared rows holds from outside (row *Preparation*) was not computed "
     "from the records.",
     "Was all that the function holds from outside made without these records?",
@@ -81,7 +81,7 @@ def preparation_fact(spending: Mapping[str, Any]) -> list[Fact]:
     return [Fact(ROW, text, status)]
 
 
-def promises_of(spending: Mapping[str, Any]) -> tuple[Promise, ...]:
+def assumptions_of(spending: Mapping[str, Any]) -> tuple[Assumption, ...]:
     """Returns what a person has to confirm of the preparation."""
     words = words_of(spending)
     return (
@@ -135,7 +135,7 @@ def persons(content: Mapping[str, Any]) -> tuple[str | None, int | None]:
     person = _person(content)
     if person is not None:
         return description.get("unit") or str(person["unit"]), person["most"]
-    return description.get("unit"), description.get("cap")
+    return description.get("unit"), description.get("most")
 
 
 def person_facts(content: Mapping[str, Any]) -> list[Fact]:

@@ -8,25 +8,25 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from optuna_dp.errors import InvalidArgumentError, PlanError, ReleaseRefusedError
-from optuna_dp.evidence.run_checks import check_at_once
 from optuna_dp.evidence.ended_runs import Evidence
+from optuna_dp.evidence.run_checks import check_at_once
 from optuna_dp.preparation.range_query import RangeQuery
-from optuna_dp.study.plan import Design, StudyPlan
-from optuna_dp.study.trials import SlotRecord, ended
-from optuna_dp.study.snapshot import StudySnapshot
 from optuna_dp.runs.judgement import RunJudgement, has_output, judgement_of
+from optuna_dp.study.plan import Design, StudyPlan
+from optuna_dp.study.snapshot import StudySnapshot
+from optuna_dp.study.trials import SlotEntry, ended
 
 if TYPE_CHECKING:
     from optuna.distributions import BaseDistribution
     from optuna.trial import FrozenTrial
 
     from optuna_dp.accounting.guarantee import Guarantee
-    from optuna_dp.evidence.stated_run import RunRecord
-    from optuna_dp.runs.run import Fidelity
+    from optuna_dp.evidence.stated_run import RunCost
+    from optuna_dp.runs.run import Run
 
 
 @dataclass(frozen=True)
-class Asked:
+class ReleaseRequest:
     """What the curator asked of a release, as :func:`optuna_dp.release` describes it."""
 
     failures: str | None = None
@@ -88,10 +88,10 @@ class Procedure(ABC):
         return True
 
     @abstractmethod
-    def own_record(self) -> RunRecord:
+    def own_record(self) -> RunCost:
         """Returns what the design charges for, as one event; only if it :attr:`knows_cost`."""
 
-    def told(self, record: RunRecord) -> Procedure:
+    def told(self, record: RunCost) -> Procedure:
         """Returns this procedure, with a run's cost where its design leaves it open."""
         return self
 
@@ -110,7 +110,7 @@ class Procedure(ABC):
         """How ranges of columns are drawn with noise; None if the plan does not pay for it."""
         return None
 
-    def granted(self, number: int) -> Fidelity | None:
+    def run_of(self, number: int) -> Run | None:
         """Returns what the run of a trial may spend; None if the plan does not say it."""
         return None
 
@@ -138,7 +138,7 @@ class Procedure(ABC):
         """Refuses runs whose hyperparameters came from where this procedure does not allow."""
         return
 
-    def check_run(self, trial: FrozenTrial, record: SlotRecord | None) -> None:
+    def check_run(self, trial: FrozenTrial, record: SlotEntry | None) -> None:
         """Refuses a study for what one run shows, beyond what every run has to show."""
         return
 
@@ -158,7 +158,7 @@ class Procedure(ABC):
         Raises:
             ReleaseRefusedError: If what was stored of it is damaged.
         """
-        run = self.granted(trial.number)
+        run = self.run_of(trial.number)
         if run is None or not has_output(trial):
             return None
         try:
@@ -199,7 +199,7 @@ class Procedure(ABC):
         return None
 
     @abstractmethod
-    def outcome(self, evidence: Evidence, request: Asked) -> Outcome:
+    def outcome(self, evidence: Evidence, request: ReleaseRequest) -> Outcome:
         """Returns what is released; refuses what nothing and nobody vouches for.
 
         Args:
@@ -207,7 +207,7 @@ class Procedure(ABC):
             request: What the curator asked for; it was checked (:meth:`check_request`).
         """
 
-    def check_request(self, request: Asked) -> None:
+    def check_request(self, request: ReleaseRequest) -> None:
         """Refuses what a curator cannot ask of such a study, before anything is drawn.
 
         The base refuses to reveal the number of runs, where it is no secret.

@@ -14,14 +14,14 @@ from optuna.study import Study
 from optuna.trial import TrialState
 
 from optuna_dp.errors import PlanError, ReleaseRefusedError, UnfinishedStudyError
+from optuna_dp.evidence.ended_runs import EndedRun, Evidence
 from optuna_dp.evidence.procedure import Procedure
 from optuna_dp.evidence.procedures import procedure_of
-from optuna_dp.evidence.stated_run import ONE_COST, run_records
-from optuna_dp.evidence.ended_runs import Evidence, Run
-from optuna_dp.evidence.slot_entries import check_direction, slot_record, way_on
+from optuna_dp.evidence.slot_entries import check_direction, slot_entry, way_on
+from optuna_dp.evidence.stated_run import ONE_COST, run_costs
 from optuna_dp.study.plan import StudyPlan
-from optuna_dp.study.trials import checked_study
 from optuna_dp.study.snapshot import StudySnapshot
+from optuna_dp.study.trials import checked_study
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,7 @@ def read_evidence(study: Study) -> Evidence:
     """Reads a study, and returns its runs, if all of them can be vouched for.
 
     Raises:
-        ReleaseRefusedError: If the study's runs are not what its plan promises.
+        ReleaseRefusedError: If the study's runs are not what its plan says.
         UnfinishedStudyError: If runs are still open or to come.
     """
     return evidence_from(StudySnapshot.of(checked_study(study)))
@@ -78,7 +78,7 @@ def evidence_from(snapshot: StudySnapshot) -> Evidence:
     """Returns the runs of a study that was read, if all of them can be vouched for.
 
     Raises:
-        ReleaseRefusedError: If the study's runs are not what its plan promises.
+        ReleaseRefusedError: If the study's runs are not what its plan says.
         UnfinishedStudyError: If runs are still open or to come.
     """
     opened_study = _opened(snapshot)
@@ -90,7 +90,7 @@ def evidence_from(snapshot: StudySnapshot) -> Evidence:
     vouched_trials = snapshot.confirmed
     tie_breaks = []
     for trial in slots:
-        record = slot_record(trial, plan, vouched_trials)
+        record = slot_entry(trial, plan, vouched_trials)
         procedure.check_run(trial, record)
         # A slot without a record failed, so it cannot win, whatever its tie-break.
         tie_breaks.append(0 if record is None else record.tie_break)
@@ -99,7 +99,7 @@ def evidence_from(snapshot: StudySnapshot) -> Evidence:
     if reason:
         raise UnfinishedStudyError(reason, fix=way_on(snapshot))
     runs = tuple(
-        Run(trial, tie_break, procedure.judgement(trial))
+        EndedRun(trial, tie_break, procedure.judgement(trial))
         for trial, tie_break in zip(slots, tie_breaks, strict=True)
     )
     return Evidence(plan, runs, snapshot)
@@ -118,7 +118,7 @@ def with_cost(procedure: Procedure, attributes: Mapping[str, Any]) -> Procedure:
     """
     if procedure.knows_cost:
         return procedure
-    records = run_records(attributes)
+    records = run_costs(attributes)
     if not records:
         raise ReleaseRefusedError(
             "Nobody said what one run costs.",

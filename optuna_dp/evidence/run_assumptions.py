@@ -1,11 +1,11 @@
-"""The promise that runs were what is charged for, and what holds it: software, record, or word."""
+"""The assumption that runs were what is charged for, and what holds it: software, record, or word."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
 
-from optuna_dp.evidence.assumptions import Promise
+from optuna_dp.evidence.assumptions import Assumption
 from optuna_dp.runs.judgement import COMPARED, ENFORCED, NOT_CHECKED, WORDS
 
 # By what a training or a score is held, in words for a reader who does not know the software.
@@ -30,8 +30,8 @@ _QUESTIONS = {
 }
 
 
-def what_a_run_is(spending: Mapping[str, Any], rows: tuple[str, ...]) -> Promise:
-    """Returns the promise that each run was what is charged for, and what holds it.
+def what_a_run_is(spending: Mapping[str, Any], rows: tuple[str, ...]) -> Assumption:
+    """Returns the assumption that each run was what is charged for, and what holds it.
 
     Args:
         spending: What is known of runs, as releases have it: for the "training" and the "score"
@@ -56,7 +56,7 @@ def what_a_run_is(spending: Mapping[str, Any], rows: tuple[str, ...]) -> Promise
         text += " What is left to the curator: that the script uses the records nowhere else."
     worst = next(word for word in reversed(WORDS) if word in (words or {NOT_CHECKED}))
     places = [*rows, "Training", *(["Score"] if scores else [])]
-    return Promise(
+    return Assumption(
         text,
         _QUESTIONS[worst].format(rows=rows_say),
         f"{'rows' if len(places) > 1 else 'row'} {_listed(places)}",

@@ -8,8 +8,8 @@ from typing import Any
 from optuna.trial import FrozenTrial, TrialState
 
 from optuna_dp.errors import InvalidArgumentError, ReleaseRefusedError
+from optuna_dp.evidence.ended_runs import EndedRun
 from optuna_dp.evidence.preparation import person_of
-from optuna_dp.evidence.ended_runs import Run
 from optuna_dp.runs.judgement import NOT_CHECKED, WORDS, RunJudgement
 from optuna_dp.training.prepared import AS_GIVEN
 
@@ -79,7 +79,7 @@ def _against(judgement: RunJudgement) -> tuple[str | None, str]:
     return judgement.refused or judgement.excess, fix
 
 
-def conduct_of_all(runs: Sequence[Run], vouched: str | None, fix: str) -> dict[str, Any]:
+def conduct_of_all(runs: Sequence[EndedRun], vouched: str | None, fix: str) -> dict[str, Any]:
     """Returns what is known of runs that are all alike, as JSON; refuses what nobody vouches for.
 
     Their number may be secret, so no run is counted: all have to be known alike, or are taken for

@@ -6,18 +6,18 @@ from collections.abc import Collection
 
 from optuna.trial import FrozenTrial
 
-from optuna_dp.errors import PlanError, ReleaseRefusedError
 from optuna_dp.core.json_entries import RESTORE
+from optuna_dp.errors import PlanError, ReleaseRefusedError
 from optuna_dp.study.claims import CLAIMED_TWICE, SPENT_TWICE, claimed_twice
 from optuna_dp.study.entries import SLOT, UNSTARTED
 from optuna_dp.study.plan import StudyPlan
+from optuna_dp.study.recovery_words import failing_call, listing_call
+from optuna_dp.study.snapshot import StudySnapshot
 from optuna_dp.study.trials import (
-    SlotRecord,
+    SlotEntry,
     did_nothing,
     ended,
 )
-from optuna_dp.study.recovery_words import failing_call, listing_call
-from optuna_dp.study.snapshot import StudySnapshot
 
 NEW_STUDY = "Start a new study."
 
@@ -43,9 +43,9 @@ def check_direction(snapshot: StudySnapshot, plan: StudyPlan) -> None:
         )
 
 
-def slot_record(
+def slot_entry(
     trial: FrozenTrial, plan: StudyPlan, vouched_trials: Collection[int] = ()
-) -> SlotRecord | None:
+) -> SlotEntry | None:
     """Returns a run's record; None for a slot whose worker died before the run began.
 
     ``vouched_trials`` are numbers of failed trials that the curator vouches never began.
@@ -73,7 +73,7 @@ def slot_record(
             "own.",
         )
     try:
-        record = SlotRecord.from_json(data)
+        record = SlotEntry.from_json(data)
     except PlanError as error:
         raise ReleaseRefusedError(str(error), trial_number=trial.number) from error
     if (record.nonce, record.number) != (plan.nonce, trial.number):

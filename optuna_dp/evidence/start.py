@@ -1,4 +1,4 @@
-"""Grants a trial the private run that it may make, and judges the run when the trial ends."""
+"""Gives a trial the private run that it may make, and judges the run when the trial ends."""
 
 from __future__ import annotations
 
@@ -11,27 +11,27 @@ import optuna
 from optuna.storages import InMemoryStorage
 from optuna.trial import FrozenTrial, Trial, TrialState
 
-from optuna_dp.errors import PlanError
-from optuna_dp.evidence.run_checks import warning_of
-from optuna_dp.evidence.procedures import procedure_of
 from optuna_dp.core.optuna_internals import storage_of
+from optuna_dp.errors import PlanError
+from optuna_dp.evidence.procedures import procedure_of
+from optuna_dp.evidence.run_checks import warning_of
+from optuna_dp.runs.judgement import judge_at_end
+from optuna_dp.runs.run import Run
+from optuna_dp.runs.trial_notes import note, noted, stored_trial
 from optuna_dp.study import entries
 from optuna_dp.study.asking import BEYOND
 from optuna_dp.study.entries import ASKED
 from optuna_dp.study.plan import StudyPlan
-from optuna_dp.study.trials import SlotRecord, ended, own_slot, read_plan
 from optuna_dp.study.slot_strategy import Slot, SlotStrategy
-from optuna_dp.runs.run import Fidelity
-from optuna_dp.runs.judgement import judge_at_end
-from optuna_dp.runs.trial_notes import note, noted, stored_trial
+from optuna_dp.study.trials import SlotEntry, ended, own_slot, read_plan
 
 
-def fidelity(trial: Trial | Any) -> Fidelity:
+def start_run(trial: Trial | Any) -> Run:
     """Returns what a trial may spend on its run: its noise, its steps and so on.
 
     For the objective, before anything is trained::
 
-        run = odp.fidelity(trial)
+        run = odp.start_run(trial)
         trained = odp.train(run, model, (x, y), loss=..., score="accuracy")
         return trained.score
 
@@ -45,7 +45,7 @@ def fidelity(trial: Trial | Any) -> Fidelity:
         trial: The trial that the objective was given.
 
     Returns:
-        The :class:`optuna_dp.Fidelity` of the trial.
+        The :class:`optuna_dp.Run` of the trial.
 
     Raises:
         PlanError: If the study has no plan of runs, the trial was not begun by the study's
@@ -58,18 +58,18 @@ def fidelity(trial: Trial | Any) -> Fidelity:
         ...     epsilon=3.0, records=20_000, batch_size=256, epochs=10, pilots=4
         ... )
         >>> study = optuna.create_study(sampler=odp.BudgetSampler(plan))
-        >>> odp.fidelity(study.ask()) == plan.pilot
+        >>> odp.start_run(study.ask()) == plan.pilot
         True
     """
     if not isinstance(trial, Trial):
         raise PlanError(
-            f"fidelity got a {type(trial).__name__}. Give it the trial that Optuna passes to the "
-            "objective. To call an objective by hand, write one that takes a Fidelity."
+            f"start_run got a {type(trial).__name__}. Give it the trial that Optuna passes to the "
+            "objective. To call an objective by hand, write one that takes a Run."
         )
     plan = read_plan(trial.study)
     if plan is None:
         raise PlanError(
-            "This study has no plan, so fidelity cannot say what a trial may spend. Make the "
+            "This study has no plan, so start_run cannot say what a trial may spend. Make the "
             "study with sampler=BudgetSampler(plan_budget(...)). With optuna-dp check, give "
             "--plan."
         )
@@ -79,10 +79,10 @@ def fidelity(trial: Trial | Any) -> Fidelity:
     _check_began(frozen, plan)
     if ended(frozen):
         raise PlanError(f"Trial {trial.number} has ended. Train nothing more in it.")
-    planned_run = procedure_of(plan.design).granted(trial.number)
+    planned_run = procedure_of(plan.design).run_of(trial.number)
     if planned_run is None:
         raise PlanError(
-            f"The study's {plan.design.sampler} does not know what a run is, so fidelity cannot "
+            f"The study's {plan.design.sampler} does not know what a run is, so start_run cannot "
             "say what a trial may spend: an event says what a run costs, not its noise and steps. "
             f"Give it the plan of one: {plan.design.sampler}(run=optuna_dp.RunPlan(...)). Or make "
             "a budget: BudgetSampler(plan_budget(...))."
@@ -99,7 +99,7 @@ def fidelity(trial: Trial | Any) -> Fidelity:
 def _check_began(trial: FrozenTrial, plan: StudyPlan) -> None:
     """Refuses a trial that no sampler with the study's plan has begun: it is not charged for."""
     record = own_slot(trial)
-    if record is None or SlotRecord.from_json(record).nonce != plan.nonce:
+    if record is None or SlotEntry.from_json(record).nonce != plan.nonce:
         raise PlanError(
             # Without its number: the first such trial may tell how many runs there were.
             f"This trial was not started by the study's {plan.design.sampler}, so the plan does "
@@ -131,7 +131,7 @@ def end_run(
         slot.trial,
         state,
         values,
-        procedure.granted(slot.number),
+        procedure.run_of(slot.number),
         procedure.output_attributes,
     )
     warning = None if judgement is None else warning_of(judgement, state)

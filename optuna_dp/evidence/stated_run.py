@@ -16,8 +16,8 @@ from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from optuna_dp.core.json_entries import Entry, stored
 from optuna_dp.errors import InvalidArgumentError, OptunaDPError, ReleaseRefusedError
-from optuna_dp.core.json_entries import Record, stored
 from optuna_dp.study.entries import RUN_COSTS
 from optuna_dp.study.plan import canonical_json
 
@@ -49,7 +49,7 @@ STORED_EVENT = stored(write=_written, read=_read)
 
 
 @dataclass(frozen=True, repr=False)
-class StatedRun(Record):
+class StatedRun(Entry):
     """One run of which nothing is known but what it costs.
 
     Attributes:
@@ -97,7 +97,7 @@ class StatedRun(Record):
 
 
 @dataclass(frozen=True)
-class RunRecord(Record):
+class RunCost(Entry):
     """What one run costs and what it outputs, as a callback states it.
 
     Attributes:
@@ -129,12 +129,12 @@ def attribute_names(output_attributes: Any) -> tuple[str, ...]:
     return tuple(sorted(set(output_attributes)))
 
 
-def write_run_record(study: Study, record: RunRecord) -> None:
+def write_run_cost(study: Study, record: RunCost) -> None:
     """Writes a record; writing the same one again changes nothing."""
     RUN_COSTS.named(record.digest).write(study, record.to_json())
 
 
-def run_records(attributes: Mapping[str, Any]) -> list[RunRecord]:
+def run_costs(attributes: Mapping[str, Any]) -> list[RunCost]:
     """Returns every record among the attributes of a study; several if its workers disagree.
 
     Raises:
@@ -153,9 +153,9 @@ def run_records(attributes: Mapping[str, Any]) -> list[RunRecord]:
 
 
 @lru_cache(maxsize=16)
-def _parsed(text: str) -> RunRecord:
+def _parsed(text: str) -> RunCost:
     """What a record says. Kept, because the callback reads it after every run."""
-    return RunRecord.from_json(json.loads(text))
+    return RunCost.from_json(json.loads(text))
 
 
 def _digest(data: Any) -> str:

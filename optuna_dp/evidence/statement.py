@@ -6,13 +6,13 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from optuna_dp.evidence.assumptions import FINAL_TRAINING, Assumption
 from optuna_dp.evidence.data_description import SAMPLING_ROW
 from optuna_dp.evidence.facts import Fact, Status
 from optuna_dp.evidence.layout import escaped, one_line
-from optuna_dp.evidence.assumptions import FINAL_TRAINING, Promise
 from optuna_dp.evidence.record_counts import RecordCounts
-from optuna_dp.study.plan import Design
 from optuna_dp.runs.judgement import COMPARED, ENFORCED, NOT_CHECKED
+from optuna_dp.study.plan import Design
 
 if TYPE_CHECKING:
     from optuna_dp.accounting.guarantee import Guarantee
@@ -84,7 +84,7 @@ class Description(ABC):
         return []
 
     @abstractmethod
-    def promises(self, design: Design, content: Mapping[str, Any]) -> tuple[Promise, ...]:
+    def assumptions(self, design: Design, content: Mapping[str, Any]) -> tuple[Assumption, ...]:
         """Returns what the guarantee depends on besides the software.
 
         Args:
@@ -92,11 +92,11 @@ class Description(ABC):
             content: What is released, with what is known of the runs ("spending").
         """
 
-    def all_promises(
+    def all_assumptions(
         self, design: Design, content: Mapping[str, Any], *, trained: bool
-    ) -> tuple[Promise, ...]:
-        """Returns the promises, and that of a final training where one is composed on top."""
-        return self.promises(design, content) + ((FINAL_TRAINING,) if trained else ())
+    ) -> tuple[Assumption, ...]:
+        """Returns the assumptions, and that of a final training where one is composed on top."""
+        return self.assumptions(design, content) + ((FINAL_TRAINING,) if trained else ())
 
     def record_counts(self, design: Design, spending: Mapping[str, Any]) -> RecordCounts:
         """Returns how many records are protected, as far as the plan and the runs say it.

@@ -21,7 +21,7 @@ from optuna.trial import FixedTrial
 
 from optuna_dp.accounting.kinds.skellam import SkellamDpEvent
 from optuna_dp.core.arrays import IntArray
-from optuna_dp.errors import Described, InvalidArgumentError, OptunaDPError
+from optuna_dp.errors import InvalidArgumentError, OptunaDPError, Text
 from optuna_dp.federated.ledger import Answer, FileLedger, Ledger, StateLedger, now
 from optuna_dp.federated.policy import NODE_CONFIG_KEY, RUN_LEDGER, View, VotePolicy
 from optuna_dp.federated.query import (
@@ -290,7 +290,7 @@ def evaluation_of(objective: Callable[..., float]) -> Evaluation:
     if len(required) != 1:
         raise InvalidArgumentError(
             "objective",
-            Described(f"a function of {', '.join(required) or 'nothing'}"),
+            Text(f"a function of {', '.join(required) or 'nothing'}"),
             "it must take (params, context), or a trial alone",
         )
 

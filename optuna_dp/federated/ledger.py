@@ -29,8 +29,8 @@ from flwr.app import ConfigRecord, Context
 
 from optuna_dp.accounting.event_json import event_from_json, event_to_json
 from optuna_dp.accounting.kinds.skellam import SkellamDpEvent
+from optuna_dp.core.json_entries import Entry, stored
 from optuna_dp.federated.query import VoteRefusedError
-from optuna_dp.core.json_entries import Record, stored
 
 _STATE = "optuna_dp_ledger"
 _SET_UPS_STATE = "optuna_dp_set_ups"
@@ -50,7 +50,7 @@ def _vote_event(data: Any) -> SkellamDpEvent:
 
 
 @dataclass(frozen=True)
-class Answer(Record):
+class Answer(Entry):
     """One vote that was sent.
 
     Attributes:

@@ -9,11 +9,11 @@ from pathlib import Path
 
 from optuna_dp.accounting.event_words import in_words
 from optuna_dp.accounting.kinds.skellam import SkellamDpEvent
+from optuna_dp.core.numbers_shown import rounded_up
 from optuna_dp.errors import InvalidArgumentError
 from optuna_dp.evidence.layout import numbered
 from optuna_dp.federated.ledger import Answer, FileLedger
 from optuna_dp.federated.policy import RUN_LEDGER, VotePolicy, total_epsilon
-from optuna_dp.core.numbers_shown import rounded_up
 from optuna_dp.voting.plan import UNITS, rounded_down
 
 _SERVERS = {

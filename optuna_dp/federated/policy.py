@@ -27,11 +27,11 @@ from typing import Any
 import numpy as np
 import tomllib
 
-from optuna_dp.core import validation
 from optuna_dp.accounting.events import compose
 from optuna_dp.accounting.guarantee import Guarantee
 from optuna_dp.accounting.kinds.skellam import SkellamDpEvent
 from optuna_dp.accounting.skellam import rdp_bound
+from optuna_dp.core import validation
 from optuna_dp.errors import InvalidArgumentError
 from optuna_dp.federated.ledger import Answer
 from optuna_dp.federated.query import VoteQuery, VoteRefusedError

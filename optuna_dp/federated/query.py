@@ -21,12 +21,12 @@ from optuna.distributions import (
     json_to_distribution,
 )
 
-from optuna_dp.errors import Described, InvalidArgumentError, OptunaDPError
+from optuna_dp.core.optuna_internals import contains
+from optuna_dp.errors import InvalidArgumentError, OptunaDPError, Text
 from optuna_dp.priors.given_points import to_internal
 from optuna_dp.priors.grid import grid_of
 from optuna_dp.priors.prior import UniformPrior
 from optuna_dp.priors.space import check_space
-from optuna_dp.core.optuna_internals import contains
 from optuna_dp.voting.plan import VotePlan
 
 ACTION_PLAIN = "query.vote"
@@ -107,7 +107,7 @@ def _check_length(text: str) -> None:
     if len(text) > LARGEST_TEXT:
         raise InvalidArgumentError(
             "candidates",
-            Described(f"{len(text)} characters"),
+            Text(f"{len(text)} characters"),
             f"a query must have at most {LARGEST_TEXT} characters",
             "Use fewer candidates.",
         )

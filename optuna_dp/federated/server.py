@@ -13,6 +13,7 @@ from optuna.distributions import BaseDistribution
 
 from optuna_dp.core import validation
 from optuna_dp.core.arrays import IntArray
+from optuna_dp.core.polling import poll
 from optuna_dp.errors import InvalidArgumentError
 from optuna_dp.federated.plain_sum import PlainSum
 from optuna_dp.federated.query import (
@@ -25,9 +26,8 @@ from optuna_dp.federated.query import (
 from optuna_dp.federated.secure_sum import SecureSum
 from optuna_dp.federated.transport import Attempt, Progress, Server
 from optuna_dp.priors.space import check_space
-from optuna_dp.core.polling import poll
-from optuna_dp.study.plan import Design
 from optuna_dp.releasing.release import Release
+from optuna_dp.study.plan import Design
 from optuna_dp.voting.ballots import argmax
 from optuna_dp.voting.plan import VoteFailedError, VotePlan, checked_adjacency
 

@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from optuna_dp.core.json_entries import Record
+from optuna_dp.core.json_entries import Entry
 from optuna_dp.mechanisms.utility_values import RESOLUTION, Utilities
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ class ErrorBound:
 
 
 @dataclass(frozen=True)
-class ChoicePlan(Record, ABC):
+class ChoicePlan(Entry, ABC):
     """What is fixed before a private choice looks at the data.
 
     Attributes:

@@ -11,8 +11,8 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, ClassVar, Literal
 
 from optuna_dp.core import validation
-from optuna_dp.errors import InvalidArgumentError
 from optuna_dp.core.json_entries import stored
+from optuna_dp.errors import InvalidArgumentError
 from optuna_dp.mechanisms.choice_plan import ChoicePlan, ErrorBound
 from optuna_dp.mechanisms.sparse_vector import above_threshold, above_threshold_error
 from optuna_dp.mechanisms.utility_values import Utilities

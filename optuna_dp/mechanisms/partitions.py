@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from optuna_dp.core import validation
-from optuna_dp.errors import Described, InvalidArgumentError, type_of
+from optuna_dp.errors import InvalidArgumentError, Text, type_of
 
 _KEY_BYTES = range(16, hashlib.blake2b.MAX_KEY_SIZE + 1)
 
@@ -71,7 +71,7 @@ def partition(
         if key is not None:
             raise InvalidArgumentError(
                 "key",
-                Described("hidden"),
+                Text("hidden"),
                 "a number of records is placed by fresh random draws, which use no key",
                 "Pass the records' identifiers to get a placement that can be repeated.",
             )
@@ -81,7 +81,7 @@ def partition(
     if key is not None and (not isinstance(key, bytes) or len(key) not in _KEY_BYTES):
         raise InvalidArgumentError(
             "key",
-            Described("hidden"),
+            Text("hidden"),
             "it must be 16 to 64 bytes",
             "Use secrets.token_bytes(32).",
         )
@@ -96,7 +96,7 @@ def partition(
     if encoded == [b"i%d" % position for position in range(len(encoded))]:
         raise InvalidArgumentError(
             "record_ids_or_n",
-            Described(f"0 to {len(encoded) - 1}"),
+            Text(f"0 to {len(encoded) - 1}"),
             "these are the numbers of the rows and no identifiers: without the first record all "
             "the others would have other numbers, and be placed anew",
             f"Without identifiers give the number of records, partition({len(encoded)}, {k}), and "

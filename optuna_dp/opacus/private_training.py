@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 from optuna_dp.core import validation
 from optuna_dp.errors import InvalidArgumentError, MissingExtraError
-from optuna_dp.study.entries import TRAININGS
-from optuna_dp.runs.run import Fidelity, SgdRun
 from optuna_dp.runs.independence import refuse_trained, remember
-from optuna_dp.training.learner import checked_clipping_norm
+from optuna_dp.runs.run import Run, SgdRun
 from optuna_dp.runs.run_endings import check_at_end
 from optuna_dp.runs.trial_notes import BY_OPACUS, claim
+from optuna_dp.study.entries import TRAININGS
+from optuna_dp.training.learner import checked_clipping_norm
 
 if TYPE_CHECKING:
     import torch
@@ -54,7 +54,7 @@ _FAMILIAR_NAMES = {
 
 @validation.answers_familiar_names(_FAMILIAR_NAMES)
 def make_private(
-    run: Fidelity,
+    run: Run,
     *,
     module: torch.nn.Module,
     optimizer: torch.optim.Optimizer,
@@ -68,7 +68,7 @@ def make_private(
     Face Trainer's. In place of ``opacus.PrivacyEngine.make_private``, and of the loop over
     epochs::
 
-        run = odp.fidelity(trial)
+        run = odp.start_run(trial)
         private, optimizer, batches = odp.opacus.make_private(
             run, module=model, optimizer=optimizer, data_loader=loader
         )
@@ -112,7 +112,7 @@ def make_private(
     first two batches have some more such records.
 
     Args:
-        run: What :func:`optuna_dp.fidelity` returned in this trial.
+        run: What :func:`optuna_dp.start_run` returned in this trial.
         module: The model, in train mode, made in this trial; its parameters are trained in place.
         optimizer: An optimizer of all parameters that require a gradient. Pass
             ``lr=run.learning_rate(...)``.
@@ -138,12 +138,12 @@ def make_private(
             layers that mix records, or was trained by another run. Parameters that require a
             gradient are not in the optimizer. The loader has a sampler of its own, records twice,
             or less than half or more than twice the records of the plan.
-        PlanError: If no trial was granted the run, or it has trained already. Later, in the loop,
+        PlanError: If no trial was given the run, or it has trained already. Later, in the loop,
             when a batch has no step or a step has no batch, and for all that is refused above.
     """
-    if not isinstance(run, Fidelity):
+    if not isinstance(run, Run):
         raise InvalidArgumentError(
-            "run", run, "it must be what optuna_dp.fidelity(trial) returned"
+            "run", run, "it must be what optuna_dp.start_run(trial) returned"
         )
     numbers = run.sgd
     if numbers is None:

@@ -15,7 +15,7 @@ from torch.utils.data import (
     SequentialSampler,
 )
 
-from optuna_dp.errors import Described, InvalidArgumentError, type_of
+from optuna_dp.errors import InvalidArgumentError, Text, type_of
 from optuna_dp.training.records import check_number, read_records
 
 
@@ -100,7 +100,7 @@ def _refuse_samplers(loader: DataLoader[Any]) -> None:
     if isinstance(loader.dataset, IterableDataset):
         raise InvalidArgumentError(
             "data_loader",
-            Described(f"a loader of {type(loader.dataset).__name__}"),
+            Text(f"a loader of {type(loader.dataset).__name__}"),
             "records of an IterableDataset have no index, so none can be drawn by chance",
             "Give a data set with __len__ and __getitem__, such as the list of its records.",
         )
@@ -109,14 +109,14 @@ def _refuse_samplers(loader: DataLoader[Any]) -> None:
     if loader.batch_size is None and batch_sampler is None:
         raise InvalidArgumentError(
             "data_loader",
-            Described("a loader with batch_size=None"),
+            Text("a loader with batch_size=None"),
             "an item of its data set would be a batch, and the plan counts records",
             remedy,
         )
     if loader.batch_size is None or type(batch_sampler) is not BatchSampler:
         raise InvalidArgumentError(
             "data_loader",
-            Described(f"a loader with batch_sampler={type(batch_sampler).__name__}"),
+            Text(f"a loader with batch_sampler={type(batch_sampler).__name__}"),
             "the plan decides how batches are drawn: each record joins each batch by chance",
             remedy,
         )
@@ -128,7 +128,7 @@ def _refuse_samplers(loader: DataLoader[Any]) -> None:
     if not is_default:
         raise InvalidArgumentError(
             "data_loader",
-            Described(f"a loader with sampler={type(sampler).__name__}"),
+            Text(f"a loader with sampler={type(sampler).__name__}"),
             "the plan decides how records are drawn: each joins each batch with the same chance, "
             "so a sampler could only be ignored",
             remedy,

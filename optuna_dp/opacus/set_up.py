@@ -11,7 +11,7 @@ from opacus.optimizers import DPOptimizer
 from opacus.validators import ModuleValidator
 from torch.nn.modules.batchnorm import _NormBase
 
-from optuna_dp.errors import Described, InvalidArgumentError
+from optuna_dp.errors import InvalidArgumentError, Text
 
 
 def trained_weights(module: Any, optimizer: Any) -> list[torch.nn.Parameter]:
@@ -120,21 +120,19 @@ def _check_layers(module: torch.nn.Module) -> None:
         )
     for name, part in module.named_modules():
         if (problem := mixing_problem(part)) is not None:
-            raise InvalidArgumentError(
-                "module", Described(f"{type(part).__name__} {name!r}"), *problem
-            )
+            raise InvalidArgumentError("module", Text(f"{type(part).__name__} {name!r}"), *problem)
         own_weights = list(part.parameters(recurse=False))
         if any(isinstance(p, torch.nn.UninitializedParameter) for p in own_weights):
             raise InvalidArgumentError(
                 "module",
-                Described(f"{type(part).__name__} {name!r}"),
+                Text(f"{type(part).__name__} {name!r}"),
                 "its weights do not exist yet",
                 "Call the module once on made-up input before the optimizer is made.",
             )
         if isinstance(part, torch.nn.EmbeddingBag) and any(p.requires_grad for p in own_weights):
             raise InvalidArgumentError(
                 "module",
-                Described(f"EmbeddingBag {name!r}"),
+                Text(f"EmbeddingBag {name!r}"),
                 "Opacus has no gradients of single records for every way to call it",
                 "Use torch.nn.Embedding and a mean over the words: embedding(words).mean(1).",
             )

@@ -17,12 +17,12 @@ from optuna_dp.opacus.mixing_check import SHOWN_RECORDS, MixingCheck
 from optuna_dp.opacus.noisy_optimizer import NoisyOptimizer
 from optuna_dp.opacus.record_source import RecordSource
 from optuna_dp.opacus.set_up import mixing_problem
-from optuna_dp.study.entries import SPENT
-from optuna_dp.training.exact_step import ExactStep
 from optuna_dp.runs.run import SgdRun
-from optuna_dp.training.sampling import poisson_sample
 from optuna_dp.runs.spending import spent_event
 from optuna_dp.runs.trial_notes import Claim, note
+from optuna_dp.study.entries import SPENT
+from optuna_dp.training.exact_step import ExactStep
+from optuna_dp.training.sampling import poisson_sample
 
 if TYPE_CHECKING:
     from optuna.trial import Trial
@@ -278,7 +278,7 @@ class WatchedTraining:
 
     # What it shows when the trial ends.
 
-    def settle(self) -> None:
+    def finalise(self) -> None:
         """Records what was spent; raises if the training is not what the plan charges for."""
         # Start-up time: samplers hold plans; dp-accounting is slow.
         from optuna_dp.accounting.event_json import event_to_json

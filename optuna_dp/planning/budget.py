@@ -6,15 +6,15 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, Literal, NamedTuple
 
-from optuna_dp.core import validation
 from optuna_dp.accounting.events import as_event
 from optuna_dp.accounting.groups import group_epsilon
-from optuna_dp.samplers.budget.plan import BudgetPlan, PaidRuns, checked_score, rung_sizes
-from optuna_dp.errors import Described, InvalidArgumentError, type_of
+from optuna_dp.core import validation
+from optuna_dp.errors import InvalidArgumentError, Text, type_of
 from optuna_dp.planning.batch import batch_choices
 from optuna_dp.planning.budget_split import Split, squared_mu
 from optuna_dp.preparation.range_query import STRENGTH_THAT_WORKS, RangeQuery
 from optuna_dp.preparation.schema import Schema
+from optuna_dp.samplers.budget.plan import BudgetPlan, PaidRuns, checked_score, rung_sizes
 from optuna_dp.training.schedules import FEWEST_STEPS
 
 # By replays of searches (docs/explanation/searches.md): twelve pilots of a sixth of the last run's
@@ -53,7 +53,7 @@ _FAMILIAR_NAMES = {
     **dict.fromkeys(
         ("noise_multiplier", "sigma"),
         ("the plan computes it from epsilon", "Take the argument away, and read it off "
-         "odp.fidelity(trial).noise_multiplier."),
+         "odp.start_run(trial).noise_multiplier."),
     ),
     **dict.fromkeys(
         ("max_grad_norm", "clipping_norm", "l2_norm_clip"),
@@ -482,7 +482,7 @@ def _ranges(
     if not query.works:
         raise InvalidArgumentError(
             "schema",
-            Described(f"a schema with the open ranges of {', '.join(map(repr, names))}"),
+            Text(f"a schema with the open ranges of {', '.join(map(repr, names))}"),
             "the records are too few to draw them with noise: records x mu / sqrt(columns) is "
             f"{query.strength:.3g}, and it works from {STRENGTH_THAT_WORKS:g} on",
             f"Say in which range most values of {', '.join(map(repr, names))} lie, for example "

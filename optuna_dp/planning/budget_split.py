@@ -20,13 +20,13 @@ from scipy.special import log_ndtr
 from optuna_dp.accounting.guarantee import Guarantee
 from optuna_dp.accounting.rdp_curves import rdp_to_epsilon
 from optuna_dp.accounting.run_rdp import rdp_of
-from optuna_dp.samplers.budget.plan import PaidRuns, composed
-from optuna_dp.errors import InvalidArgumentError
 from optuna_dp.core.numbers_shown import significant_up
+from optuna_dp.errors import InvalidArgumentError
 from optuna_dp.planning.calibration import NOISE, SMALLEST_NOISE, profile_epsilon
 from optuna_dp.planning.saddle_point import Steps, estimated_epsilon
 from optuna_dp.planning.target_search import guided, largest_within
 from optuna_dp.preparation.range_query import RangeQuery
+from optuna_dp.samplers.budget.plan import PaidRuns, composed
 
 # What a score on the training records may take of its run's squared budget: a fifth of a pilot's,
 # which the pilot is there for (by experiment: docs/explanation/searches.md); a hundredth of the

@@ -15,12 +15,12 @@ from typing import Any, Literal
 import attr
 from dp_accounting import dp_event
 
-from optuna_dp.core import by_name, validation
 from optuna_dp.accounting.guarantee import Guarantee
 from optuna_dp.accounting.run_profile import pair_of
-from optuna_dp.errors import InvalidArgumentError
-from optuna_dp.core.json_entries import Record
+from optuna_dp.core import by_name, validation
+from optuna_dp.core.json_entries import Entry
 from optuna_dp.core.numbers_shown import significant_up
+from optuna_dp.errors import InvalidArgumentError
 from optuna_dp.planning.target_search import TOLERANCE, Scale, guided, largest_within
 from optuna_dp.selection.event import PrivateSelectionDpEvent
 from optuna_dp.selection.guarantee import selection_guarantee
@@ -40,7 +40,7 @@ CLOSE_OVER_ROUGH = 0.97
 
 
 @dataclass(frozen=True)
-class Calibration(Record):
+class Calibration(Entry):
     """What a target epsilon allows.
 
     Guarantees:

@@ -15,17 +15,17 @@ from typing import Any
 from optuna_dp.accounting.events import compose
 from optuna_dp.accounting.guarantee import Guarantee
 from optuna_dp.accounting.kinds.bounded_range import bounded_range
-from optuna_dp.samplers.budget.plan import BudgetPlan
+from optuna_dp.core.json_entries import Entry
 from optuna_dp.errors import InvalidArgumentError
-from optuna_dp.core.json_entries import Record
 from optuna_dp.planning.batch import noise_of_training
 from optuna_dp.planning.budget import score_spread
 from optuna_dp.planning.calibration import NOISE, profile_epsilon, rough_epsilon
 from optuna_dp.planning.saddle_point import Steps, estimated_epsilon
 from optuna_dp.planning.target_search import Scale, SearchResult, guided
+from optuna_dp.runs.run_events import run_event, sgd_training
+from optuna_dp.samplers.budget.plan import BudgetPlan
 from optuna_dp.selection.guarantee import selection_guarantee
 from optuna_dp.selection.laws.negative_binomial import Geometric
-from optuna_dp.runs.run_events import run_event, sgd_training
 
 # Where the noise of a score alone spreads an accuracy by as much, few differences can be seen.
 BLIND = 0.1
@@ -69,7 +69,7 @@ def plan_rows(plan: BudgetPlan) -> list[tuple[str, ...]]:
 
 
 @dataclass(frozen=True)
-class PilotWorth(Record):
+class PilotWorth(Entry):
     """What the pilots of one rung are worth.
 
     Attributes:
@@ -136,7 +136,7 @@ def _sample_rate(plan: BudgetPlan) -> float:
 
 
 @dataclass(frozen=True)
-class Alternative(Record):
+class Alternative(Entry):
     """One way to come to a model at the same total epsilon.
 
     Attributes:

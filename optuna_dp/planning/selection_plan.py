@@ -24,14 +24,14 @@ import numpy as np
 from dp_accounting import dp_event
 from dp_accounting.rdp import rdp_privacy_accountant
 
-from optuna_dp.core import by_name, validation
 from optuna_dp.accounting import events, supported_events
 from optuna_dp.accounting.event_json import event_to_json
 from optuna_dp.accounting.guarantee import Guarantee
 from optuna_dp.accounting.rdp_curves import rdp_to_epsilon
 from optuna_dp.accounting.run_profile import pair_of
-from optuna_dp.errors import InvalidArgumentError
+from optuna_dp.core import by_name, validation
 from optuna_dp.core.json_entries import plain
+from optuna_dp.errors import InvalidArgumentError
 from optuna_dp.planning.calibration import calibrate
 from optuna_dp.selection.guarantee import selection_guarantee
 from optuna_dp.selection.laws.base import TrialCount

@@ -17,8 +17,8 @@ import numpy.typing as npt
 
 from optuna_dp.core import validation
 from optuna_dp.core.arrays import FloatArray
+from optuna_dp.core.json_entries import Entry, stored
 from optuna_dp.errors import InvalidArgumentError
-from optuna_dp.core.json_entries import Record, stored
 
 # Of a list, on a page; its JSON has them all.
 _SHOWN_VALUES = 60
@@ -32,7 +32,7 @@ _RANGE = "a range is a pair (low, high) with low < high, where most values lie"
 
 
 @dataclass(frozen=True)
-class Number(Record):
+class Number(Entry):
     """A column of numbers, with the public range in which most values lie.
 
     A value becomes two features: its place in the range, from -1 to 1, and whether it is missing
@@ -120,7 +120,7 @@ class Number(Record):
 
 
 @dataclass(frozen=True)
-class Date(Record):
+class Date(Entry):
     """A column of days or times, with the public range in which most of them lie.
 
     It is encoded as a :class:`Number` is. A time with a zone is taken in universal time.
@@ -183,7 +183,7 @@ class Date(Record):
 
 
 @dataclass(frozen=True)
-class Categories(Record):
+class Categories(Entry):
     """A column with a public list of values.
 
     A value becomes one feature for each value of the list, one for anything else, and one for

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from optuna_dp.errors import Described, InvalidArgumentError
+from optuna_dp.errors import InvalidArgumentError, Text
 
 
 def is_frame(rows: Any) -> bool:
@@ -48,7 +48,7 @@ def columns_of(rows: Any, names: Sequence[str]) -> dict[str, npt.NDArray[Any]]:
         if values.ndim != 2 or values.shape[1] != len(names):
             raise InvalidArgumentError(
                 "rows",
-                Described(f"an array of shape {values.shape}"),
+                Text(f"an array of shape {values.shape}"),
                 f"it must have one column for each of the schema's {len(names)}",
                 "Give a data frame, or an array with the schema's columns in their order. If the "
                 "target is an array of its own: schema.encode(x, y).",
@@ -58,7 +58,7 @@ def columns_of(rows: Any, names: Sequence[str]) -> dict[str, npt.NDArray[Any]]:
     if missing:
         raise InvalidArgumentError(
             "rows",
-            Described(f"a table without {', '.join(map(repr, missing))}"),
+            Text(f"a table without {', '.join(map(repr, missing))}"),
             "the schema has these columns",
             f"The table has {', '.join(map(repr, own_names))}.",
         )
@@ -66,7 +66,7 @@ def columns_of(rows: Any, names: Sequence[str]) -> dict[str, npt.NDArray[Any]]:
     lengths = {column.shape for column in columns.values()}
     if len(lengths) != 1 or len(next(iter(lengths))) != 1:
         raise InvalidArgumentError(
-            "rows", Described(f"columns of shapes {sorted(lengths)}"), "all must have one length"
+            "rows", Text(f"columns of shapes {sorted(lengths)}"), "all must have one length"
         )
     return columns
 
@@ -104,7 +104,7 @@ def array_of(rows: Any) -> npt.NDArray[Any]:
     if values.ndim == 0:
         raise InvalidArgumentError(
             "rows",
-            Described(f"a {type(rows).__name__}"),
+            Text(f"a {type(rows).__name__}"),
             "it must be a data frame, a mapping from names to columns, or an array",
             "A data set of PyTorch: encode(data.data, data.targets), or arrays made of its items.",
         )

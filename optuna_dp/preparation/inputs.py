@@ -12,8 +12,8 @@ import numpy as np
 import numpy.typing as npt
 
 from optuna_dp.core import validation
-from optuna_dp.errors import Described, InvalidArgumentError
-from optuna_dp.core.json_entries import Record, stored
+from optuna_dp.core.json_entries import Entry, stored
+from optuna_dp.errors import InvalidArgumentError, Text
 from optuna_dp.preparation import frames
 from optuna_dp.preparation.columns import Column, Number, as_text, column_from_json, numbers_of
 
@@ -57,7 +57,7 @@ def _columns_from_json(data: Any) -> tuple[tuple[str, Column], ...]:
 
 
 @dataclass(frozen=True)
-class TableInputs(Record, Inputs):
+class TableInputs(Entry, Inputs):
     """The columns of a table, without its target.
 
     Attributes:
@@ -113,7 +113,7 @@ def _refuse_times(name: str, column: Column, values: npt.NDArray[Any]) -> None:
     if isinstance(column, Number) and values.dtype.kind in "mM":
         raise InvalidArgumentError(
             name,
-            Described(f"a column of type {values.dtype}"),
+            Text(f"a column of type {values.dtype}"),
             "the schema says that it has numbers, and it has times",
             "For times give days, for example (datetime.date(2015, 1, 1), datetime.date(2026, 1, "
             "1)). For durations give a column of numbers.",
@@ -121,7 +121,7 @@ def _refuse_times(name: str, column: Column, values: npt.NDArray[Any]) -> None:
 
 
 @dataclass(frozen=True)
-class ArrayInputs(Record, Inputs):
+class ArrayInputs(Entry, Inputs):
     """Numbers of one range in an array of one shape, such as the pixels of an image.
 
     Attributes:
@@ -163,7 +163,7 @@ class ArrayInputs(Record, Inputs):
         if not is_same and own != (self.width,):
             raise InvalidArgumentError(
                 "rows",
-                Described(f"records of shape {own}"),
+                Text(f"records of shape {own}"),
                 f"the schema says {self.size}",
                 "Move the axes, for example x.transpose(0, 3, 1, 2), or make another schema.",
             )
@@ -189,7 +189,7 @@ class ArrayInputs(Record, Inputs):
 
 
 @dataclass(frozen=True)
-class TokenInputs(Record, Inputs):
+class TokenInputs(Entry, Inputs):
     """Token ids: texts that a public tokenizer has cut, or lists of words of a public list.
 
     Attributes:
@@ -214,7 +214,7 @@ class TokenInputs(Record, Inputs):
             words = list(map(as_text, self.vocabulary))
             if not words or len(set(words)) < len(words) or self.padding != 0:
                 raise InvalidArgumentError(
-                    "vocabulary", Described(f"{len(words)} words"), "each word must be there once"
+                    "vocabulary", Text(f"{len(words)} words"), "each word must be there once"
                 )
             return
         validation.whole("vocabulary", self.vocabulary, 2)

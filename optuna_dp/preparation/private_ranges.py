@@ -35,7 +35,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from optuna_dp.core.arrays import FloatArray
-from optuna_dp.errors import Described, InvalidArgumentError
+from optuna_dp.errors import InvalidArgumentError, Text
 from optuna_dp.preparation.range_query import RangeQuery
 from optuna_dp.training.exact_step import rounded_gaussians
 
@@ -89,7 +89,7 @@ def private_ranges(
         if len(columns) != query.columns:
             raise InvalidArgumentError(
                 name,
-                Described(f"{len(columns)} columns"),
+                Text(f"{len(columns)} columns"),
                 f"it must have the query's {query.columns}",
             )
     for ends in outer:

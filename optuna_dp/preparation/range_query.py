@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from optuna_dp.core import validation
-from optuna_dp.errors import InvalidArgumentError
-from optuna_dp.core.json_entries import Record
+from optuna_dp.core.json_entries import Entry
 from optuna_dp.core.numbers_shown import significant_up
+from optuna_dp.errors import InvalidArgumentError
 
 if TYPE_CHECKING:
     from dp_accounting import dp_event
@@ -24,7 +24,7 @@ _LEAST_NOISE, _MOST_NOISE = 1e-3, 1e9
 
 
 @dataclass(frozen=True)
-class RangeQuery(Record):
+class RangeQuery(Entry):
     """What :func:`optuna_dp.draw_ranges` costs; made of public numbers, before a record is read.
 
     Attributes:

@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from optuna_dp.errors import Described, InvalidArgumentError
+from optuna_dp.errors import InvalidArgumentError, Text
 from optuna_dp.preparation import frames
 from optuna_dp.training.prepared import PreparedRecords
 
@@ -86,7 +86,7 @@ def try_out(prepare: Callable[[Any], Any], rows: Any) -> None:
     if any(len(part) and np.isnan(part).all(axis=0).any() for part in together):
         raise InvalidArgumentError(
             "prepare",
-            Described("a function without a result"),
+            Text("a function without a result"),
             "one of its features is no number in any made-up row, so it was not tried there",
             "A few made-up values are missing, and a mean of all rows is no number then: use "
             "public numbers. Or the schema does not describe the columns as they come: give a "
@@ -143,7 +143,7 @@ def result_of(prepare: Callable[[Any], Any], rows: Any) -> Any:
     except Exception as error:
         raise InvalidArgumentError(
             "prepare",
-            Described(f"a function that failed on {frames.length_of(rows)} rows"),
+            Text(f"a function that failed on {frames.length_of(rows)} rows"),
             f"{type(error).__name__}: {error}",
             "It must take rows in the form of the records, a single row too, with missing values "
             "and with values out of range.",
@@ -168,7 +168,7 @@ def parts_of(
     if len(arrays) > 2 or len({len(array) for array in arrays}) > 1:
         raise InvalidArgumentError(
             "prepare",
-            Described(f"a function that returns {len(arrays)} arrays"),
+            Text(f"a function that returns {len(arrays)} arrays"),
             "it must return features, or a tuple of features and targets of the same length",
         )
     return arrays
@@ -265,7 +265,7 @@ def _array(part: Any, shape: tuple[int, ...] | None = None) -> npt.NDArray[Any]:
     if values.dtype.kind not in "biuf" or values.ndim == 0:
         raise InvalidArgumentError(
             "prepare",
-            Described(f"a function that returns a {type(part).__name__} without numbers"),
+            Text(f"a function that returns a {type(part).__name__} without numbers"),
             "prepared rows must be numbers",
             "Let it end with the encoding by a schema of the columns that it made: return "
             "schema.encode(rows).",
@@ -305,7 +305,7 @@ def _are_same(one: npt.NDArray[Any], other: npt.NDArray[Any]) -> bool:
 def _refusal(reason: str) -> InvalidArgumentError:
     return InvalidArgumentError(
         "prepare",
-        Described("a function of several rows"),
+        Text("a function of several rows"),
         f"each row must be prepared by itself, and {reason}",
         _REMEDY,
     )

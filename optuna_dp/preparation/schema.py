@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from optuna_dp.core import validation
 from optuna_dp.core.arrays import FloatArray
-from optuna_dp.errors import Described, InvalidArgumentError, OptunaDPError, type_of
+from optuna_dp.errors import InvalidArgumentError, OptunaDPError, Text, type_of
 from optuna_dp.preparation import frames
 from optuna_dp.preparation.columns import (
     Categories,
@@ -332,7 +332,7 @@ class Schema:
         if self.open_columns:
             raise InvalidArgumentError(
                 "schema",
-                Described("a schema with open ranges"),
+                Text("a schema with open ranges"),
                 f"the range of {', '.join(map(repr, self.open_columns))} has to be drawn with "
                 "noise first",
                 "In the objective: odp.draw_ranges(run, schema, rows).encode(rows).",
@@ -369,7 +369,7 @@ class Schema:
         if len(parts) == 1 and len(parts[0]) != frames.length_of(rows):
             raise InvalidArgumentError(
                 "prepare",
-                Described("a function that leaves rows out"),
+                Text("a function that leaves rows out"),
                 "its rows are not those of the targets any more",
                 "Give it a table with the target, and let it return features and targets.",
             )
@@ -403,7 +403,7 @@ class Schema:
         if self._target is None:
             if targets is not None:
                 raise InvalidArgumentError(
-                    "targets", Described("targets"), "the schema has no target",
+                    "targets", Text("targets"), "the schema has no target",
                     "Give the schema target=.",
                 )  # fmt: skip
             return None
@@ -416,7 +416,7 @@ class Schema:
         if values.ndim != 1 or len(values) != frames.length_of(rows):
             raise InvalidArgumentError(
                 "targets",
-                Described(f"an array of shape {values.shape}"),
+                Text(f"an array of shape {values.shape}"),
                 "there must be one target for each record",
             )
         if isinstance(self._target, Categories):
@@ -431,7 +431,7 @@ class Schema:
             return rows, targets
         if frames.names_of(rows) is None:
             raise InvalidArgumentError(
-                "rows", Described("an array"), f"the schema names the column {self.unit!r}",
+                "rows", Text("an array"), f"the schema names the column {self.unit!r}",
                 "Give a data frame or a mapping.",
             )  # fmt: skip
         counts: dict[str, int] = {}
@@ -459,7 +459,7 @@ class Schema:
         if self.outputs not in (None, math.prod(values.shape[1:])):
             raise InvalidArgumentError(
                 "outputs",
-                Described(f"an array of shape {values.shape}"),
+                Text(f"an array of shape {values.shape}"),
                 f"there must be {self.outputs} of each record",
             )
         if isinstance(self._target, Categories):
@@ -469,7 +469,7 @@ class Schema:
             return np.asarray(labels[values.argmax(axis=1)])
         if isinstance(self._target, Number):
             return self._target.decoded(values.reshape(len(values)))
-        raise InvalidArgumentError("outputs", Described("outputs"), "the schema has no target")
+        raise InvalidArgumentError("outputs", Text("outputs"), "the schema has no target")
 
     # -- what is made up --------------------------------------------------------------------------
 
@@ -555,7 +555,7 @@ class Schema:
             is_same = False
         if not is_same:
             raise InvalidArgumentError(
-                "data", Described(f"a {type(data).__name__}"), "it must be what to_json returned"
+                "data", Text(f"a {type(data).__name__}"), "it must be what to_json returned"
             )
         return schema
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from optuna.distributions import BaseDistribution, IntDistribution
 
-from optuna_dp.errors import Described, InvalidArgumentError
+from optuna_dp.errors import InvalidArgumentError, Text
 from optuna_dp.priors.prior import from_unit, n_points, to_external
 from optuna_dp.priors.space import Space
 
@@ -39,7 +39,7 @@ def grid_of(space: Space, limit: int) -> list[dict[str, Any]]:
     if count > limit:
         raise InvalidArgumentError(
             "search_space",
-            Described(f"a grid of {count} points"),
+            Text(f"a grid of {count} points"),
             f"it must have at most {limit}",
             "Give candidates=<number of draws>.",
         )

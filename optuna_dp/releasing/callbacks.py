@@ -12,25 +12,25 @@ from typing import TYPE_CHECKING, Any
 import optuna.logging
 from optuna.study import Study
 
+from optuna_dp.core.numbers_shown import rounded_down, rounded_up, significant_up
+from optuna_dp.core.optuna_internals import is_in_optimize_loop
+from optuna_dp.core.validation import open_unit
 from optuna_dp.errors import InvalidArgumentError, PlanError
 from optuna_dp.evidence.procedure import Procedure
 from optuna_dp.evidence.reading import OpenedStudy, open_study
+from optuna_dp.evidence.slot_entries import slot_entry
 from optuna_dp.evidence.stated_run import (
     ONE_COST,
-    RunRecord,
+    RunCost,
     StatedRun,
     attribute_names,
-    run_records,
-    write_run_record,
+    run_costs,
+    write_run_cost,
 )
-from optuna_dp.evidence.slot_entries import slot_record
-from optuna_dp.core.numbers_shown import rounded_down, rounded_up, significant_up
-from optuna_dp.core.optuna_internals import is_in_optimize_loop
+from optuna_dp.releasing.reminders import looks_exact, missing_facts, warn_of_scores
 from optuna_dp.study.entries import study_attributes
 from optuna_dp.study.plan import StudyPlan
 from optuna_dp.study.trials import below_number, ended, score
-from optuna_dp.releasing.reminders import looks_exact, missing_facts, warn_of_scores
-from optuna_dp.core.validation import open_unit
 
 if TYPE_CHECKING:
     from dp_accounting import dp_event
@@ -147,7 +147,7 @@ class PrivacyCallback:
         procedure.check_origin(slots[min(self._checked.get(plan.nonce, 0), first_open) :])
         self._checked = {plan.nonce: first_open}
         if procedure.runs_among([trial], plan):
-            procedure.check_run(trial, slot_record(trial, plan))
+            procedure.check_run(trial, slot_entry(trial, plan))
             procedure.check_spending(trial)
         procedure.check_beside(trial, slots)
 
@@ -234,7 +234,7 @@ class PrivacyCallback:
         opened_study = _opened(study)
         procedure = self._with_cost(opened_study)
         if self._stated is not None and not opened_study.procedure.knows_cost:
-            _check_same_cost(self._stated, run_records(opened_study.snapshot.attributes))
+            _check_same_cost(self._stated, run_costs(opened_study.snapshot.attributes))
         return procedure.guarantee()
 
     def _with_cost(self, opened_study: OpenedStudy) -> Procedure:
@@ -287,7 +287,7 @@ def _stated(
     run: dp_event.DpEvent | None,
     neighboring_relation: str | None,
     output_attributes: Sequence[str] | None,
-) -> RunRecord | None:
+) -> RunCost | None:
     """Returns what a callback states; refuses words on a run that it does not state."""
     for name, value in (
         ("neighboring_relation", neighboring_relation),
@@ -300,27 +300,27 @@ def _stated(
     if run is None:
         return None
     names = () if output_attributes is None else attribute_names(output_attributes)
-    return RunRecord(StatedRun.told(run, neighboring_relation), names)
+    return RunCost(StatedRun.told(run, neighboring_relation), names)
 
 
 def _record_cost(
-    study: Study, stated: RunRecord, attributes: Mapping[str, Any], *, ran: bool
+    study: Study, stated: RunCost, attributes: Mapping[str, Any], *, ran: bool
 ) -> None:
     """Writes down what a run costs, unless it stands there; refuses two different costs.
 
     Each worker writes before it looks, so of two that differ at least one sees the other. What is
     written stays, though it spoils the release: a run has taken place under each.
     """
-    records = run_records(attributes)
+    records = run_costs(attributes)
     is_new = stated.digest not in {record.digest for record in records}
     if is_new and (ran or not records):
-        write_run_record(study, stated)
-        records = run_records(study_attributes(study))
+        write_run_cost(study, stated)
+        records = run_costs(study_attributes(study))
     spoilt = " This study cannot be released any more: start a new one." if ran else ""
     _check_same_cost(stated, records, spoilt)
 
 
-def _check_same_cost(stated: RunRecord, records: Sequence[RunRecord], spoilt: str = "") -> None:
+def _check_same_cost(stated: RunCost, records: Sequence[RunCost], spoilt: str = "") -> None:
     """Refuses a cost of a run that is not the one on record."""
     different = [record for record in records if record.digest != stated.digest]
     if not different:

@@ -17,20 +17,20 @@ from typing import TYPE_CHECKING, Any
 from dp_accounting import dp_event
 from optuna.distributions import json_to_distribution
 
-from optuna_dp.core import validation
 from optuna_dp.accounting.guarantee import Guarantee
-from optuna_dp.releasing.markdown import range_in_words
+from optuna_dp.core import validation
+from optuna_dp.core.numbers_shown import rounded_up
+from optuna_dp.core.optuna_internals import contains
 from optuna_dp.evidence.procedures import (
     description_of,
     guarantee_without_study,
     procedure_of,
     releases_all_runs,
 )
+from optuna_dp.releasing.markdown import range_in_words
 from optuna_dp.releasing.statement_data import statement_data
-from optuna_dp.core.numbers_shown import rounded_up
-from optuna_dp.core.optuna_internals import contains
-from optuna_dp.study.plan import Design
 from optuna_dp.releasing.statement_file import check_keys
+from optuna_dp.study.plan import Design
 
 if TYPE_CHECKING:
     from optuna_dp.evidence.record_counts import RecordCounts
@@ -294,7 +294,7 @@ _REASONS = {
     "changed.",
     "facts": "The events, the design and the released values in the file say something else.",
     "unit with several records": "Whoever has several records is protected less than stated, or "
-    "the stated cap is not that of the description.",
+    "the stated number of one person's records is not that of the description.",
     "hyperparameters": "No run of the stated search can have such a value: it was changed, or its "
     "range was.",
     "SHA-256": "The guarantee, the design or the released values were changed after the digest "

@@ -10,8 +10,8 @@ from optuna_dp.evidence.data_description import DataDescription, read_descriptio
 from optuna_dp.evidence.procedures import description_of
 from optuna_dp.evidence.reading import opened_from
 from optuna_dp.study.entries import DESCRIPTION, RELEASED
-from optuna_dp.study.trials import checked_study
 from optuna_dp.study.snapshot import StudySnapshot
+from optuna_dp.study.trials import checked_study
 
 if TYPE_CHECKING:
     from optuna.study import Study
@@ -25,7 +25,7 @@ def describe(
     owner: str | None = None,
     date: str | datetime.date | None = None,
     unit: str | None = None,
-    cap: int | None = None,
+    most: int | None = None,
     sampling: str | None = None,
     trust: str | None = None,
     purpose: str | None = None,
@@ -45,7 +45,7 @@ def describe(
         date: The day of which the data are, as ISO text ("2026-03-31") or a date.
         unit: Whose record one record is, in the singular: "patient", "hospital stay". An article
             before it ("a patient", "one image") is left out.
-        cap: The most records that one unit has. If above 1, the statement adds what the guarantee
+        most: The most records that one unit has. If above 1, the statement adds what the guarantee
             is for a unit as a whole, which is weaker.
         sampling: How batches were really drawn, for example "Poisson, by Opacus' data loader".
         trust: Who sees what, where that differs from the statement's own words.
@@ -59,7 +59,7 @@ def describe(
         >>> import optuna, optuna_dp as odp
         >>> run = odp.gaussian(noise_multiplier=4)
         >>> study = optuna.create_study(sampler=odp.RandTuneSampler(run=run))
-        >>> odp.describe(study, dataset="Ward 7, release 2", records=20_000, unit="patient", cap=1)
+        >>> odp.describe(study, dataset="Ward 7, release 2", records=20_000, unit="patient", most=1)
         >>> study.optimize(lambda trial: trial.suggest_float("x", 0, 1))
         >>> release = odp.release(study, vouched="why")
         >>> "Ward 7, release 2, 20,000 records" in release.statement()
@@ -72,7 +72,7 @@ def describe(
         "owner": owner,
         "date": date.isoformat() if isinstance(date, datetime.date) else date,
         "unit": _without_article(unit) if isinstance(unit, str) else unit,
-        "cap": cap,
+        "most": most,
         "sampling": sampling,
         "trust": trust,
         "purpose": purpose,

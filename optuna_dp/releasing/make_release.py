@@ -10,22 +10,22 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
 
+from optuna_dp.core.optuna_internals import storage_of
+from optuna_dp.core.validation import open_unit, warn_of_large_delta
 from optuna_dp.errors import InvalidArgumentError, ReleaseRefusedError
 from optuna_dp.evidence.data_description import DataDescription, read_description
-from optuna_dp.evidence.procedure import Asked, Procedure
+from optuna_dp.evidence.ended_runs import Evidence
+from optuna_dp.evidence.procedure import Procedure, ReleaseRequest
 from optuna_dp.evidence.procedures import description_of, procedure_of
 from optuna_dp.evidence.reading import evidence_from, with_cost
 from optuna_dp.evidence.record_counts import RecordCounts
-from optuna_dp.evidence.ended_runs import Evidence
-from optuna_dp.core.optuna_internals import storage_of
-from optuna_dp.study.entries import RELEASED, add_trial
-from optuna_dp.study.plan import Design
-from optuna_dp.study.trials import checked_study, own_slot
-from optuna_dp.study.snapshot import OtherStudy, StudySnapshot, other_studies
-from optuna_dp.study.storage_errors import clear_storage_errors, storage_failure
 from optuna_dp.releasing.release import Release
 from optuna_dp.releasing.reminders import remind
-from optuna_dp.core.validation import open_unit, warn_of_large_delta
+from optuna_dp.study.entries import RELEASED, add_trial
+from optuna_dp.study.plan import Design
+from optuna_dp.study.snapshot import OtherStudy, StudySnapshot, other_studies
+from optuna_dp.study.storage_errors import clear_storage_errors, storage_failure
+from optuna_dp.study.trials import checked_study, own_slot
 
 if TYPE_CHECKING:
     from optuna.study import Study
@@ -62,7 +62,7 @@ def release(
     Guarantees:
         * The winner is the run with the best score; runs that failed, were pruned or returned NaN
           are the lowest outcome; ties are broken by a uniform drawn when the run started.
-        * A study whose runs are not what its plan promises is refused, and nothing is changed.
+        * A study whose runs are not what its plan says is refused, and nothing is changed.
 
     Args:
         study: A study whose trials were drawn by a sampler of optuna-dp, all of them ended.
@@ -78,7 +78,7 @@ def release(
         vouched: How you know that the guarantee covers the runs, in words that the statement
             prints. It is needed where the cost of a run was stated as an event, and not by a
             plan: an event is your word. It is also needed where a run shows what nothing recorded
-            vouches for: it never asked :func:`optuna_dp.fidelity` what it may spend, handed in
+            vouches for: it never asked :func:`optuna_dp.start_run` what it may spend, handed in
             nothing that its training spent, returned another number than ``odp.train`` or
             ``run.score`` made, or has reported values, several values or attributes that nothing
             pays for.
@@ -112,13 +112,13 @@ def release(
         >>> released.guarantee.epsilon(delta=1e-5) < 2
         True
     """
-    request = Asked(failures, vouched, give_up_last_run)
+    request = ReleaseRequest(failures, vouched, give_up_last_run)
     with clear_storage_errors(study):
         return _released(study, request, delta=delta, artifact_store=artifact_store)
 
 
 def _released(
-    study: Study, request: Asked, *, delta: float | None, artifact_store: Any
+    study: Study, request: ReleaseRequest, *, delta: float | None, artifact_store: Any
 ) -> Release:
     snapshot = StudySnapshot.of(checked_study(study))
     try:

@@ -7,15 +7,15 @@ from itertools import count
 from statistics import NormalDist
 from typing import Any
 
+from optuna_dp.core.numbers_shown import rounded_down, rounded_up
+from optuna_dp.evidence.assumptions import Assumption
 from optuna_dp.evidence.data_description import CAP_ROW, SAMPLING_ROW, UNIT_ROW
 from optuna_dp.evidence.facts import Fact, Status, enforced
 from optuna_dp.evidence.layout import counted, escaped, numbered, one_line, table, two_columns
 from optuna_dp.evidence.preparation import ROW as PREPARATION_ROW
 from optuna_dp.evidence.preparation import schema_section
-from optuna_dp.evidence.assumptions import Promise
 from optuna_dp.evidence.statement import VOUCHED_ROWS
 from optuna_dp.releasing.statement_data import MODEL_ROW
-from optuna_dp.core.numbers_shown import rounded_down, rounded_up
 
 _FALSE_ALARMS = 0.05
 # How many pilots a page lists; the JSON has them all.
@@ -55,8 +55,8 @@ def facts_shown(data: Mapping[str, Any]) -> tuple[Fact, ...]:
     return tuple(facts[name] for name in order)
 
 
-def _promises(data: Mapping[str, Any]) -> list[Promise]:
-    return [Promise.from_json(record) for record in data["assumptions"]]
+def _assumptions(data: Mapping[str, Any]) -> list[Assumption]:
+    return [Assumption.from_json(record) for record in data["assumptions"]]
 
 
 def _of_numbers(data: Mapping[str, Any]) -> list[Fact]:
@@ -88,12 +88,12 @@ def statement_markdown(data: Mapping[str, Any]) -> str:
     Args:
         data: The statement's JSON.
     """
-    facts, promises = facts_shown(data), _promises(data)
-    open_points = _open_for_the_curator(facts, promises) + _persons(facts) + _large_delta(data)
+    facts, assumptions = facts_shown(data), _assumptions(data)
+    open_points = _open_for_the_curator(facts, assumptions) + _persons(facts) + _large_delta(data)
     versions = escaped(", ".join(f"{name} {text}" for name, text in data["versions"].items()))
     return f"""# Privacy statement
 
-{_first_sentence(data, promises)} The guarantee is for the whole procedure: every training run,
+{_first_sentence(data, assumptions)} The guarantee is for the whole procedure: every training run,
 every score and the choice among them.{_condition(facts)}
 
 {_paragraph(_road(facts))}{open_points}
@@ -123,7 +123,7 @@ What the software checked (otherwise it refuses the release):
 
 What the software cannot check, and the curator must confirm:
 
-{numbered([promise.text for promise in promises])}
+{numbered([assumption.text for assumption in assumptions])}
 
 ## What is covered, and what is not
 
@@ -162,18 +162,18 @@ def questions_markdown(data: Mapping[str, Any]) -> str:
     """Returns a sheet of questions to the owner of the data, with space for answers.
 
     It has what no software can answer: one question for each fact that nobody stated, that the
-    curator stated or that nothing has checked, and one for each promise.
+    curator stated or that nothing has checked, and one for each assumption.
 
     Args:
         data: The statement's JSON.
     """
-    facts, promises = facts_shown(data), _promises(data)
-    asked_by_promises = {name for promise in promises for name in promise.facts}
+    facts, assumptions = facts_shown(data), _assumptions(data)
+    asked_by_assumptions = {name for assumption in assumptions for name in assumption.facts}
     vouched = [
         fact
         for fact in facts
         if fact.status in (Status.STATED, Status.NOT_CHECKED)
-        and fact.name not in asked_by_promises
+        and fact.name not in asked_by_assumptions
     ]
     parts = {
         "Not stated": [
@@ -185,10 +185,13 @@ def questions_markdown(data: Mapping[str, Any]) -> str:
             f'Is it right what the row *{fact.name}* says: "{one_line(str(fact.value))}"?'
             for fact in vouched
         ]
-        + (["Does each of these rows fit the promises below? " + _CONTRADICTION] * bool(vouched)),
-        "Promises": [
-            f"{promise.question} (promise {i}{f'; {promise.place}' if promise.place else ''})"
-            for i, promise in enumerate(promises, start=1)
+        + (
+            ["Does each of these rows fit the assumptions below? " + _CONTRADICTION]
+            * bool(vouched)
+        ),
+        "Assumptions": [
+            f"{assumption.question} (assumption {i}{f'; {assumption.place}' if assumption.place else ''})"
+            for i, assumption in enumerate(assumptions, start=1)
         ],
         "Values that are released besides": [
             f"Was {escaped(name)} computed without the records, or charged for? (part *What was "
@@ -214,16 +217,16 @@ def questions_markdown(data: Mapping[str, Any]) -> str:
 For the release with the SHA-256 `{data["digest"]}`:
 {plain_guarantee(data)}.
 
-No software can answer these questions. Rows and promises are those of the privacy statement
+No software can answer these questions. Rows and assumptions are those of the privacy statement
 (`optuna-dp verify FILE --statement`), which explains their words. The guarantee holds if a person
-who knows confirms every promise with "yes". Whoever gains by the release should not be the only
+who knows confirms every assumption with "yes". Whoever gains by the release should not be the only
 one who answers.
 
 What the file says of the data cannot be changed after the release, so the answers on this sheet
 complete it: keep the two together. Of a row that is not stated, or is wrong, the sheet says what
 is right.
 
-If a promise is not confirmed, or nobody knows, do not sign. Epsilon may then be larger than
+If an assumption is not confirmed, or nobody knows, do not sign. Epsilon may then be larger than
 stated, or there may be no guarantee. Nothing of this release is published until the curator knows
 what else was done with the records and what that costs. If nobody knows it, nothing of it can be
 published.
@@ -240,7 +243,7 @@ Signed by the reviewer: ______________________________  Date: ______________
 _BLANK_LINE = "\n\n"
 _CONTRADICTION = (
     "A row that says, for example, that the records were scaled by their own range, or chosen by "
-    "their values, is true and contradicts a promise all the same."
+    "their values, is true and contradicts an assumption all the same."
 )
 _ANSWER = """
 
@@ -260,13 +263,13 @@ _QUESTIONS = {
     UNIT_ROW: "Whose record is one record (a person's, a visit's, a transaction's)? (row *A "
     "record belongs to*)",
     CAP_ROW: "How many records may one person have at most? (row *Records of one person*; "
-    "`optuna-dp verify FILE --cap N` says what the guarantee is for such a person)",
+    "`optuna-dp verify FILE --most N` says what the guarantee is for such a person)",
     SAMPLING_ROW: "How were the batches really drawn: each record independently, as the "
     "statement says, or shuffled? (row *Sampling as performed*)",
 }
 
 
-def _first_sentence(data: Mapping[str, Any], promises: Sequence[Promise]) -> str:
+def _first_sentence(data: Mapping[str, Any], assumptions: Sequence[Assumption]) -> str:
     """Returns what is guaranteed, and under which condition."""
     if data["epsilon"] is None:
         return (
@@ -274,8 +277,8 @@ def _first_sentence(data: Mapping[str, Any], promises: Sequence[Promise]) -> str
             f",\nwith respect to {data['protected']}."
         )
     return (
-        f"If the {counted(len(promises), 'promise')} below hold"
-        f"{'s' if len(promises) == 1 else ''}, the released output of this hyperparameter "
+        f"If the {counted(len(assumptions), 'assumption')} below hold"
+        f"{'s' if len(assumptions) == 1 else ''}, the released output of this hyperparameter "
         f"search is\n**differentially private with {_bounds(data)},\n"
         f"with respect to {data['protected']}."
     )
@@ -300,14 +303,14 @@ def _condition(facts: Sequence[Fact]) -> str:
     )
 
 
-def _open_for_the_curator(facts: Sequence[Fact], promises: Sequence[Promise]) -> str:
+def _open_for_the_curator(facts: Sequence[Fact], assumptions: Sequence[Assumption]) -> str:
     """Returns one line that names what the statement leaves to the curator."""
     parts = []
     for status in (Status.NOT_STATED, Status.NOT_CHECKED):
         names = _named(facts, status)
         if names:
             parts.append(f"{counted(len(names), 'row')} {status.value} (*{', '.join(names)}*)")
-    parts.append(f"{counted(len(promises), 'promise')} to confirm")
+    parts.append(f"{counted(len(assumptions), 'assumption')} to confirm")
     return f"**Open for the curator:** {', '.join(parts)}."
 
 
@@ -317,7 +320,7 @@ def plain_open_points(data: Mapping[str, Any]) -> str:
     Args:
         data: The statement's JSON.
     """
-    text = _open_for_the_curator(facts_shown(data), _promises(data)) + _large_delta(data)
+    text = _open_for_the_curator(facts_shown(data), _assumptions(data)) + _large_delta(data)
     return text.replace("**", "").replace("*", "").replace("\n\n", " ")
 
 
@@ -328,12 +331,12 @@ def _persons(facts: Sequence[Fact]) -> str:
     return (
         "\n\n**One record may not be one person.** The curator has not said how many records one "
         "person may have. Whoever has several is protected less: for k records of one person "
-        "epsilon is k times as large, or more (`optuna-dp verify FILE --cap k` computes it)."
+        "epsilon is k times as large, or more (`optuna-dp verify FILE --most k` computes it)."
     )
 
 
 def _large_delta(data: Mapping[str, Any]) -> str:
-    """Returns what a reader has to know of a delta that promises nothing."""
+    """Returns what a reader has to know of a delta that assumptions nothing."""
     records, delta = data["protected_records"], data["delta"]
     if records is None or delta * records < _LARGEST_DELTA:
         return ""

@@ -21,11 +21,17 @@ from sqlalchemy.engine import make_url
 from sqlalchemy.exc import ArgumentError, SQLAlchemyError
 
 from optuna_dp.core import by_name
+from optuna_dp.core.optuna_internals import (
+    CachedStorage,
+    contains,
+    journal_of,
+    study_id_of,
+    uncached,
+)
 from optuna_dp.errors import InvalidArgumentError, ReleaseRefusedError
 from optuna_dp.evidence.procedures import releases_all_runs
-from optuna_dp.core.optuna_internals import CachedStorage, contains, journal_of, study_id_of, uncached
-from optuna_dp.study.entries import PUBLISHED
 from optuna_dp.releasing.release import Release
+from optuna_dp.study.entries import PUBLISHED
 
 
 def publish(release: Release, storage: str | BaseStorage, study_name: str) -> Study:

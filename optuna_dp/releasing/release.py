@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from optuna.distributions import BaseDistribution, distribution_to_json
 
-from optuna_dp.core import by_name
 from optuna_dp.accounting.events import compose
+from optuna_dp.core import by_name
 from optuna_dp.evidence.data_description import DataDescription
 from optuna_dp.releasing.markdown import statement_markdown
 from optuna_dp.releasing.statement_data import statement_data

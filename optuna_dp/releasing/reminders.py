@@ -15,13 +15,13 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from optuna_dp.core.exact_values import common_unit
 from optuna_dp.errors import ExactScoreWarning, OptunaDPError
 from optuna_dp.evidence.data_description import read_description
-from optuna_dp.evidence.procedures import procedure_of
 from optuna_dp.evidence.ended_runs import Evidence
-from optuna_dp.core.exact_values import common_unit
-from optuna_dp.study.trials import score
+from optuna_dp.evidence.procedures import procedure_of
 from optuna_dp.study.snapshot import OtherStudy
+from optuna_dp.study.trials import score
 
 _logger = logging.getLogger("optuna_dp")
 

@@ -20,12 +20,12 @@ import numpy as np
 from optuna_dp.accounting.event_words import in_words
 from optuna_dp.accounting.groups import group_epsilon
 from optuna_dp.accounting.guarantee import MU_TAIL, Guarantee
+from optuna_dp.core.numbers_shown import SHOWN_ORDERS, finite
 from optuna_dp.evidence.data_description import CAP_ROW, SAMPLING_ROW, DataDescription
 from optuna_dp.evidence.facts import Fact, Status, last_of_each, stated
 from optuna_dp.evidence.preparation import person_facts, persons
 from optuna_dp.evidence.procedures import description_of
 from optuna_dp.evidence.statement import RELATIONS, Description
-from optuna_dp.core.numbers_shown import SHOWN_ORDERS, finite
 from optuna_dp.study.plan import Design
 
 if TYPE_CHECKING:
@@ -60,16 +60,16 @@ def statement_data(
         training: The event of a final training composed on top of the search, or None.
     """
     description = description_of(design)
-    promises = description.all_promises(design, content, trained=training is not None)
+    assumptions = description.all_assumptions(design, content, trained=training is not None)
     methods = {name: finite(value) for name, value in guarantee.by_method(delta).items()}
     attack, best = guarantee.bounds(delta)
-    unit, cap = persons(content)
+    unit, most = persons(content)
     group = None
-    if cap is not None and cap > 1 and guarantee.unit == "record":
+    if most is not None and most > 1 and guarantee.unit == "record":
         group = {
             "unit": unit or "person",
-            "records": cap,
-            "epsilon": finite(group_epsilon(guarantee, delta, cap)),
+            "records": most,
+            "epsilon": finite(group_epsilon(guarantee, delta, most)),
         }
     counts = description.record_counts(design, content.get("spending", {}))
     described_records = content.get("description", {}).get("records")
@@ -102,7 +102,7 @@ def statement_data(
         ],
         "trust": description.trust,
         "checked": list(description.checked),
-        "assumptions": [promise.to_json() for promise in promises],
+        "assumptions": [assumption.to_json() for assumption in assumptions],
         "not_covered": description.not_covered,
         "versions": dict(_versions()),
     }

@@ -16,18 +16,18 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from optuna_dp.core import validation
 from optuna_dp.accounting.groups import group_epsilon
 from optuna_dp.accounting.guarantee import Guarantee
+from optuna_dp.core import validation
+from optuna_dp.core.numbers_shown import rounded_up
 from optuna_dp.errors import InvalidArgumentError
+from optuna_dp.releasing.comparison import Check, compared, differing
 from optuna_dp.releasing.markdown import (
     plain_guarantee,
     plain_open_points,
     questions_markdown,
     statement_markdown,
 )
-from optuna_dp.core.numbers_shown import rounded_up
-from optuna_dp.releasing.comparison import Check, compared, differing
 from optuna_dp.releasing.statement_file import (
     MOST_BYTES,
     bytes_of,
@@ -53,7 +53,7 @@ class Verification:
         open_points: What the statement leaves open, a sentence.
         of_another_version: Parts that another version of optuna-dp has made otherwise, and that
             were not compared.
-        what_if: What ``cap`` asked for, a sentence; empty if it was not given.
+        what_if: What ``most`` asked for, a sentence; empty if it was not given.
     """
 
     checks: tuple[Check, ...]
@@ -111,7 +111,7 @@ class Verification:
             lines.append(
                 "Next: verify the file with the versions that made it, which are named below."
                 if self.of_another_version
-                else "Next: read the statement (--statement). Have every promise confirmed by "
+                else "Next: read the statement (--statement). Have every assumption confirmed by "
                 "somebody who knows (--questions)."
             )
         lines += [self.what_if] if self.what_if else []
@@ -151,7 +151,7 @@ def verify(
     path_or_json: str | Path | Mapping[str, Any],
     *,
     artifact: str | Path | None = None,
-    cap: int | None = None,
+    most: int | None = None,
     time_limit: float = 300.0,
 ) -> Verification:
     """Computes the guarantee and the digest of a release again, from its JSON alone.
@@ -165,7 +165,7 @@ def verify(
         path_or_json: ``Release.to_json()``, ``Release.to_json()["statement"]``, or a file that
             holds either, as ``optuna-dp release --json`` prints the release.
         artifact: A file that is said to be the released artifact.
-        cap: What if a person may have so many records? At least 1. The result then says what is
+        most: What if a person may have so many records? At least 1. The result then says what is
             guaranteed for such a person, whatever the statement says of persons.
         time_limit: Seconds, positive, that the computing may take.
 
@@ -176,7 +176,7 @@ def verify(
     Raises:
         InvalidArgumentError: If there is no such file, it holds neither (a key is missing, unknown
             or twice there, a number is NaN), it is larger than any release, the time is over, or
-            ``cap`` is given for a release that protects clients.
+            ``most`` is given for a release that protects clients.
 
     Example:
         >>> import optuna, optuna_dp as odp
@@ -191,8 +191,8 @@ def verify(
         False
     """
     limit = validation.positive("time_limit", time_limit)
-    if cap is not None:
-        validation.whole("cap", cap, 1)
+    if most is not None:
+        validation.whole("most", most, 1)
     source: Any = path_or_json
     name, text = "a mapping", None
     if isinstance(source, str | Path):
@@ -201,7 +201,7 @@ def verify(
         # Of a mapping a copy, so that nothing changes while it is looked at.
         document = parsed(json.dumps(source, default=repr) if text is None else text)
         statement = statement_of(document)
-        verification: Verification = _within(limit, lambda: _verification(statement, cap))
+        verification: Verification = _within(limit, lambda: _verification(statement, most))
     except TimeoutError:
         raise InvalidArgumentError(
             "time_limit", limit, "the cost of the events takes longer to compute", "Allow more."
@@ -211,9 +211,9 @@ def verify(
     except Exception as error:  # It may hold anything, and each refuses in its own way.
         kind = "" if isinstance(error, ValueError) else f"{type(error).__name__}: "
         raise file_refusal(name, f"{kind}{error}") from None
-    if cap is not None and not verification.what_if:
+    if most is not None and not verification.what_if:
         raise InvalidArgumentError(
-            "cap", cap, "this release protects clients as a whole, not records", "Leave it out."
+            "most", most, "this release protects clients as a whole, not records", "Leave it out."
         )
     checks, unchecked = list(verification.checks), list(verification.unchecked)
     content = statement["content"]
@@ -247,17 +247,17 @@ def verify(
     return verification if verification.ok else replace(verification, statement="", questions="")
 
 
-def _verification(statement: Mapping[str, Any], cap: int | None) -> Verification:
-    """Returns what was found of a statement, and what holds for a person with ``cap`` records."""
+def _verification(statement: Mapping[str, Any], most: int | None) -> Verification:
+    """Returns what was found of a statement, and what holds for a person with ``most`` records."""
     comparison = compared(statement)
-    data, promises = comparison.statement, comparison.statement["assumptions"]
+    data, assumptions = comparison.statement, comparison.statement["assumptions"]
     verification = Verification(
         checks=comparison.checks,
         unchecked=comparison.unchecked,
-        believed=tuple(promise["text"] for promise in promises),
-        guaranteed=_guaranteed(statement, len(promises)),
+        believed=tuple(assumption["text"] for assumption in assumptions),
+        guaranteed=_guaranteed(statement, len(assumptions)),
         of_another_version=comparison.of_another_version,
-        what_if=_what_if(comparison.guarantee, statement["delta"], cap),
+        what_if=_what_if(comparison.guarantee, statement["delta"], most),
     )
     if not verification.ok:
         return verification
@@ -269,28 +269,28 @@ def _verification(statement: Mapping[str, Any], cap: int | None) -> Verification
     )
 
 
-def _what_if(guarantee: Guarantee, delta: float, cap: int | None) -> str:
-    """Returns what holds for a person with ``cap`` records, a sentence; empty if none is asked."""
-    if cap is None or guarantee.unit != "record":
+def _what_if(guarantee: Guarantee, delta: float, most: int | None) -> str:
+    """Returns what holds for a person with ``most`` records, a sentence; empty if none is asked."""
+    if most is None or guarantee.unit != "record":
         return ""
-    epsilon = group_epsilon(guarantee, delta, cap)
+    epsilon = group_epsilon(guarantee, delta, most)
     bound = (
         "no finite epsilon is known"
         if math.isinf(epsilon)
         else f"epsilon = {rounded_up(epsilon, 4)}"
     )
-    records = "1 record" if cap == 1 else f"up to {cap:,} records"
+    records = "1 record" if most == 1 else f"up to {most:,} records"
     return (
         f"What if: for a person with {records}, {bound} at delta = {delta:g}. This is no part of "
         "the statement."
     )
 
 
-def _guaranteed(statement: Mapping[str, Any], promises: int) -> str:
+def _guaranteed(statement: Mapping[str, Any], assumptions: int) -> str:
     """Returns what is guaranteed if everything agrees, a sentence."""
     if statement["epsilon"] is None:
         return "No finite epsilon is known for this release."
-    return f"If the {promises} promises below hold: {plain_guarantee(statement)}."
+    return f"If the {assumptions} assumptions below hold: {plain_guarantee(statement)}."
 
 
 def _within(seconds: float, compute: Callable[[], Any]) -> Any:

@@ -14,7 +14,7 @@ from typing import Any
 
 from optuna.study import Study
 
-from optuna_dp.errors import Described, InvalidArgumentError
+from optuna_dp.errors import InvalidArgumentError, Text
 from optuna_dp.study.trials import read_plan
 
 _lock = threading.Lock()
@@ -39,7 +39,7 @@ def refuse_trained(study: Study, parts: Iterable[Any]) -> None:
             if reference is not None and reference() is part and key in studies:
                 raise InvalidArgumentError(
                     "model",
-                    Described("a model that another run of this study has trained"),
+                    Text("a model that another run of this study has trained"),
                     "the runs of this search must not know of each other, so each begins anew",
                     "Give a function that makes the model: odp.train(run, lambda: Net(), ...).",
                 )

@@ -29,31 +29,31 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from optuna.study import Study
 from optuna.trial import FrozenTrial, TrialState
 
-from optuna_dp.core.json_entries import Record
+from optuna_dp.core.json_entries import Entry
+from optuna_dp.runs.run_endings import finalise
+from optuna_dp.runs.spending import costs_no_more, took_fewer_steps
+from optuna_dp.runs.trial_notes import BY_ENGINE, claims, noted
 from optuna_dp.study.entries import (
     ASKED,
+    INVALID,
     JUDGEMENT,
     SCORES,
     SPENT,
-    SPOILED,
     TRAININGS,
     stored_trial,
 )
 from optuna_dp.study.trials import output
 from optuna_dp.training.prepared import AS_GIVEN
-from optuna_dp.runs.run_endings import settle
-from optuna_dp.runs.spending import costs_no_more, took_fewer_steps
-from optuna_dp.runs.trial_notes import BY_ENGINE, claims, noted
 
 if TYPE_CHECKING:
-    from optuna_dp.runs.run import Fidelity
+    from optuna_dp.runs.run import Run
 
 ENFORCED, COMPARED, NOT_CHECKED = "enforced", "compared", "not checked"
 WORDS = (ENFORCED, COMPARED, NOT_CHECKED)
 
 
 @dataclass(frozen=True)
-class RunJudgement(Record):
+class RunJudgement(Entry):
     """What is known of one run.
 
     Attributes:
@@ -95,7 +95,7 @@ class RunJudgement(Record):
 
 
 def judgement_of(
-    trial: FrozenTrial, run: Fidelity, output_attributes: tuple[str, ...] = ()
+    trial: FrozenTrial, run: Run, output_attributes: tuple[str, ...] = ()
 ) -> RunJudgement:
     """Returns the judgement that was stored when a run ended.
 
@@ -105,7 +105,7 @@ def judgement_of(
 
     Args:
         trial: The trial; only one that shows something (:func:`has_output`) has a judgement.
-        run: What it was granted.
+        run: What it was given.
         output_attributes: User attributes that are part of what the plan charges for.
 
     Raises:
@@ -122,7 +122,7 @@ def judge_at_end(
     trial: FrozenTrial,
     state: TrialState,
     values: Sequence[float] | None,
-    run: Fidelity | None,
+    run: Run | None,
     output_attributes: tuple[str, ...],
 ) -> RunJudgement | None:
     """Settles a run and judges it, while its result is not stored yet; stores the judgement.
@@ -134,19 +134,19 @@ def judge_at_end(
         trial: The trial that ends.
         state: As it will be stored.
         values: As they will be stored; None if there are none.
-        run: What the trial was granted; None if its study has no plan of runs.
+        run: What the trial was given; None if its study has no plan of runs.
         output_attributes: User attributes that are part of what the plan charges for.
 
     Returns:
         The judgement; None if the run shows nothing, or there is no plan to judge it by.
 
     Raises:
-        PlanError: If its training was not what its run may do (:func:`settle`). The judgement is
+        PlanError: If its training was not what its run may do (:func:`finalise`). The judgement is
             stored nevertheless, because Optuna stores the result.
     """
     judgement = None
     try:
-        settle(study, trial)
+        finalise(study, trial)
     finally:
         ended_trial = copy.copy(stored_trial(study, trial))
         ended_trial.state = state
@@ -171,20 +171,18 @@ def _digest(trial: FrozenTrial) -> str:
         "reports": sorted(trial.intermediate_values.items()),
         # In memory they may be anything.
         "attributes": sorted((name, repr(value)) for name, value in trial.user_attrs.items()),
-        "notes": [entry.of(trial) for entry in (ASKED, SPENT, SPOILED, TRAININGS, SCORES)],
+        "notes": [entry.of(trial) for entry in (ASKED, SPENT, INVALID, TRAININGS, SCORES)],
     }
     text = json.dumps(judged, sort_keys=True, default=repr)
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def judge(
-    trial: FrozenTrial, run: Fidelity, output_attributes: tuple[str, ...] = ()
-) -> RunJudgement:
+def judge(trial: FrozenTrial, run: Run, output_attributes: tuple[str, ...] = ()) -> RunJudgement:
     """Returns what a trial that has ended shows of its run.
 
     Args:
         trial: The trial; only one that shows something (:func:`has_output`) is worth asking for.
-        run: What it was granted.
+        run: What it was given.
         output_attributes: User attributes that are part of what the plan charges for.
     """
     spending, trainings = noted(trial, SPENT), claims(trial, TRAININGS)
@@ -259,7 +257,7 @@ def _scored_records(score_claim: Mapping[str, Any] | None) -> int | None:
     return size
 
 
-def _score_word(run: Fidelity, score_claim: Mapping[str, Any] | None) -> str | None:
+def _score_word(run: Run, score_claim: Mapping[str, Any] | None) -> str | None:
     if run.score_noise_multiplier is None:
         return None
     if score_claim is None:
@@ -276,14 +274,14 @@ _GRANTED = ("noise_multiplier", "sample_rate", "steps")
 
 def _refusal(
     trial: FrozenTrial,
-    run: Fidelity,
+    run: Run,
     spending: Mapping[str, Any] | None,
     trainings: Mapping[str, Mapping[str, Any]],
 ) -> str | None:
     """Returns why nobody can vouch for a run; None if somebody can."""
-    spoiled = noted(trial, SPOILED)
-    if spoiled is not None:
-        return str(spoiled.get("why"))
+    invalid = noted(trial, INVALID)
+    if invalid is not None:
+        return str(invalid.get("why"))
     if len(trainings) > 1:
         return "it trained more than once, and the plan charges for one training in each trial."
     if any(not training.get("finished") for training in trainings.values()):
@@ -297,8 +295,8 @@ def _refusal(
             return "it trained by odp.train and by a loop of its own. The plan charges for one."
         if any(own_training.get(name) != getattr(run, name) for name in _GRANTED):
             return (
-                "odp.train got other numbers than those that the trial was granted. Give it what "
-                "odp.fidelity(trial) returns, as it is."
+                "odp.train got other numbers than those that the trial was given. Give it what "
+                "odp.start_run(trial) returns, as it is."
             )
     if spending is None:
         return None
@@ -315,23 +313,23 @@ def _refusal(
     )
 
 
-def _refusal_of_score(score_claim: Mapping[str, Any] | None, run: Fidelity) -> str | None:
+def _refusal_of_score(score_claim: Mapping[str, Any] | None, run: Run) -> str | None:
     """Returns why nobody can vouch for a run's score; None if somebody can."""
     noise_multiplier = (score_claim or {}).get("noise_multiplier")
     if noise_multiplier in (None, run.score_noise_multiplier):
         return None
     return (
-        f"its score has other noise than the trial was granted: {noise_multiplier}, not "
-        f"{run.score_noise_multiplier}. Score with what odp.fidelity(trial) returns, as it is."
+        f"its score has other noise than the trial was given: {noise_multiplier}, not "
+        f"{run.score_noise_multiplier}. Score with what odp.start_run(trial) returns, as it is."
     )
 
 
-def _excess(trial: FrozenTrial, run: Fidelity, output_attributes: tuple[str, ...]) -> str | None:
+def _excess(trial: FrozenTrial, run: Run, output_attributes: tuple[str, ...]) -> str | None:
     """Returns what a run shows beyond what is charged for; None if nothing."""
     if noted(trial, ASKED) is None:
         return (
-            "its objective never called odp.fidelity(trial), so nothing shows that the "
-            "training kept to the plan. Call run = odp.fidelity(trial) in the objective, and "
+            "its objective never called odp.start_run(trial), so nothing shows that the "
+            "training kept to the plan. Call run = odp.start_run(trial) in the objective, and "
             "train by odp.train(run, ...)."
         )
     score = _paid_score(trial)
@@ -424,7 +422,7 @@ def _not_compared(
     return None
 
 
-def _took_fewer_steps(spending: Mapping[str, Any] | None, run: Fidelity) -> bool:
+def _took_fewer_steps(spending: Mapping[str, Any] | None, run: Run) -> bool:
     if spending is None:
         return False
     # Start-up time: samplers hold plans; dp-accounting is slow.

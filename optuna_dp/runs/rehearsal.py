@@ -25,7 +25,7 @@ from scipy.optimize import brentq
 
 from optuna_dp.core import validation
 from optuna_dp.errors import InvalidArgumentError, MissingExtraError, type_of
-from optuna_dp.runs.run import Fidelity
+from optuna_dp.runs.run import Run
 from optuna_dp.training.learner import Learner, Rehearsable, take_steps
 from optuna_dp.training.optimizers import OptimizerFactory
 from optuna_dp.training.schedules import DEFAULT_SCHEDULE, Schedule
@@ -72,7 +72,7 @@ class Rehearsal:
 
 
 def rehearse_module(
-    run: Fidelity,
+    run: Run,
     module: torch.nn.Module,
     inputs: Any,
     *,
@@ -115,9 +115,9 @@ def rehearse_module(
             )
             optimizer = torch.optim.AdamW(model.parameters(), lr=found.learning_rate)
     """
-    if not isinstance(run, Fidelity):
+    if not isinstance(run, Run):
         raise InvalidArgumentError(
-            "run", run, "it must be what optuna_dp.fidelity(trial) returned, or a plan's run"
+            "run", run, "it must be what optuna_dp.start_run(trial) returned, or a plan's run"
         )
     if not isinstance(schedule, Schedule):
         raise InvalidArgumentError("schedule", schedule, "it must be an optuna_dp.Schedule")
@@ -146,7 +146,7 @@ def rehearse_module(
 
 
 def rehearsed_in_turn(
-    run: Fidelity,
+    run: Run,
     weights: Rehearsable,
     inputs: Any,
     *,
@@ -197,7 +197,7 @@ def _unmoved(optimizer: Any) -> InvalidArgumentError:
 
 
 def rehearsed(
-    run: Fidelity,
+    run: Run,
     weights: Rehearsable,
     inputs: Any,
     *,

@@ -1,7 +1,7 @@
 """The numbers of one private training: its noise, its length, its batch, and its score's noise.
 
-A :class:`Fidelity` is either a part of a plan, and then numbers only, or it was granted to a trial
-by :func:`optuna_dp.fidelity`. Only a granted one can train and score, because what a run does is
+A :class:`Run` is either a part of a plan, and then numbers only, or it was given to a trial
+by :func:`optuna_dp.start_run`. Only a granted one can train and score, because what a run does is
 recorded in its trial.
 """
 
@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy.typing as npt
 
-from optuna_dp.errors import Described, InvalidArgumentError, PlanError
-from optuna_dp.study.entries import ASKED, SCORES, SPENT, TRAININGS
-from optuna_dp.training.learning_rate import NOISE_PER_WEIGHT, Optimizer, learning_rate
+from optuna_dp.errors import InvalidArgumentError, PlanError, Text
 from optuna_dp.runs.run_endings import AccountantReading, check_at_end, is_checked_at_end
-from optuna_dp.training.schedules import CONSTANT, Schedule
 from optuna_dp.runs.spending import costs_no_more, took_fewer_steps
 from optuna_dp.runs.trial_notes import BY_RUN_SCORE, claim, claims, note, noted, stored_trial
+from optuna_dp.study.entries import ASKED, SCORES, SPENT, TRAININGS
+from optuna_dp.training.learning_rate import NOISE_PER_WEIGHT, Optimizer, learning_rate
+from optuna_dp.training.schedules import CONSTANT, Schedule
 
 if TYPE_CHECKING:
     from dp_accounting import dp_event
@@ -51,7 +51,7 @@ class SgdRun:
 
 
 @dataclass(frozen=True)
-class Fidelity:
+class Run:
     """What one run may spend: its noise, its length, and the noise of its score.
 
     Attributes:
@@ -73,7 +73,7 @@ class Fidelity:
         neighboring_relation: The plan's.
         is_independent: Whether the run must know nothing of the other runs of its study, as in a
             private selection. In a budget all runs are paid for, and may.
-        trial: The trial that was granted this, by :func:`optuna_dp.fidelity`; None of a plan's
+        trial: The trial that was given this, by :func:`optuna_dp.start_run`; None of a plan's
             numbers, which cannot train or score.
     """
 
@@ -102,22 +102,22 @@ class Fidelity:
         )
 
     def granted_trial(self) -> Trial:
-        """Returns the trial that was granted this run, if it may train and score now.
+        """Returns the trial that was given this run, if it may train and score now.
 
         Raises:
-            PlanError: If no trial was granted these numbers (they are a plan's), the trial has
+            PlanError: If no trial was given these numbers (they are a plan's), the trial has
                 ended, or it began in another process.
         """
         if self.trial is None:
             raise PlanError(
-                "These are the numbers of a plan, and no trial was granted them. In the "
-                "objective, call run = odp.fidelity(trial), and train and score with that run."
+                "These are the numbers of a plan, and no trial was given them. In the "
+                "objective, call run = odp.start_run(trial), and train and score with that run."
             )
         frozen_trial = stored_trial(self.trial)
         if frozen_trial.state.is_finished():
             raise PlanError(
                 f"Trial {frozen_trial.number} has ended. Its run may neither train nor score any "
-                "more. Call odp.fidelity(trial) in each trial."
+                "more. Call odp.start_run(trial) in each trial."
             )
         grant = noted(frozen_trial, ASKED) or {}
         if grant.get("process") not in (None, os.getpid()):
@@ -151,7 +151,7 @@ class Fidelity:
 
         Raises:
             PlanError: If it is more than this run may spend (:attr:`training`), or was recorded
-                before, or the trial has trained otherwise, or no trial was granted this run. A run
+                before, or the trial has trained otherwise, or no trial was given this run. A run
                 that spent more can neither be released nor shown.
             InvalidArgumentError: If it is nothing of the kind, ``run.training`` itself, or an
                 accountant without a record.
@@ -165,7 +165,7 @@ class Fidelity:
         if any(source is allowed for source in what for allowed in (self.training, self.event)):
             raise InvalidArgumentError(
                 "what",
-                Described("the event of the plan itself"),
+                Text("the event of the plan itself"),
                 "that is what this run may spend, so to compare it shows nothing",
                 "Pass the training's accountant. If it has none, do not call run.spent, and say "
                 "at release why the plan was kept: release(study, vouched='...').",
@@ -192,7 +192,7 @@ class Fidelity:
             raise PlanError(
                 f"This run spent more than the plan allows. Spent: {in_words(event)}. Allowed: "
                 f"{in_words(self.training)}. Do not use its output. Train with the noise, the "
-                "sampling rate and the steps of odp.fidelity(trial)."
+                "sampling rate and the steps of odp.start_run(trial)."
             )
         if took_fewer_steps(event, self.training):
             _logger.warning(
@@ -224,7 +224,7 @@ class Fidelity:
             records. 0.0, if it charges for no score of this run: nothing is computed then.
 
         Raises:
-            PlanError: If this run had its score already, or no trial was granted this run.
+            PlanError: If this run had its score already, or no trial was given this run.
             InvalidArgumentError: If ``correct`` holds anything else, if ``size`` is missing, or if
                 the number of records is far from the planned one and nobody vouches for it.
         """
@@ -279,7 +279,7 @@ class Fidelity:
         divisor = planned if size is None else size
         assert divisor is not None
         pairs: list[tuple[str, Any, int, int]] = [
-            ("correct", Described(f"{scored:,} records"), scored, divisor)
+            ("correct", Text(f"{scored:,} records"), scored, divisor)
         ]
         if size is not None and planned is not None:
             pairs.append(("size", size, size, planned))

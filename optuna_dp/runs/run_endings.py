@@ -2,7 +2,7 @@
 
 A training's own accountant may go on after it was handed in, and a training with Opacus ends
 whenever its loop is left. So what a run spent is decided by what its accountant says when the
-objective has returned. The samplers call :func:`settle` then, before the trial's result is stored.
+objective has returned. The samplers call :func:`finalise` then, before the trial's result is stored.
 It does not depend on a generator's end, nor on the garbage collector.
 
 What waits here is in memory only. A process that dies takes it along, and the trial has no result
@@ -19,11 +19,11 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from optuna.storages import BaseStorage
 
-from optuna_dp.errors import OptunaDPError, PlanError
 from optuna_dp.core.optuna_internals import storage_of, trial_id_of
-from optuna_dp.study.entries import SPENT, SPOILED
+from optuna_dp.errors import OptunaDPError, PlanError
 from optuna_dp.runs.spending import is_stated, spent_event
 from optuna_dp.runs.trial_notes import note
+from optuna_dp.study.entries import INVALID, SPENT
 
 if TYPE_CHECKING:
     from dp_accounting import dp_event
@@ -43,7 +43,7 @@ class Ending(Protocol):
 
     trial: Trial
 
-    def settle(self) -> None:
+    def finalise(self) -> None:
         """Records what was done; raises :class:`PlanError` if it is not what the plan allows."""
 
     def reads(self, sources: Sequence[Any]) -> bool:
@@ -72,7 +72,7 @@ class AccountantReading:
 
         return compose(*map(spent_event, self._sources))
 
-    def settle(self) -> None:
+    def finalise(self) -> None:
         """Records the second reading; see :class:`Ending`."""
         # Start-up time: samplers hold plans; dp-accounting is slow.
         from optuna_dp.accounting.event_json import event_to_json
@@ -117,7 +117,7 @@ def is_checked_at_end(trial: Trial, sources: Sequence[Any]) -> bool:
         return any(ending.reads(sources) for ending in endings)
 
 
-def settle(study: Study, trial: FrozenTrial) -> None:
+def finalise(study: Study, trial: FrozenTrial) -> None:
     """Checks what a trial has to show, while its result is not stored yet.
 
     Args:
@@ -135,9 +135,9 @@ def settle(study: Study, trial: FrozenTrial) -> None:
         if ending.trial.number != trial.number:
             continue
         try:
-            ending.settle()
+            ending.finalise()
         except OptunaDPError as error:
-            note(ending.trial, SPOILED, why=str(error))
+            note(ending.trial, INVALID, why=str(error))
             raise PlanError(
                 f"Trial {trial.number} cannot be released: {error} Do not use its output."
             ) from error

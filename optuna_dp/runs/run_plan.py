@@ -7,9 +7,9 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from optuna_dp.core import validation
+from optuna_dp.core.json_entries import Entry, stored
 from optuna_dp.errors import InvalidArgumentError
-from optuna_dp.core.json_entries import Record, stored
-from optuna_dp.runs.run import Fidelity
+from optuna_dp.runs.run import Run
 from optuna_dp.runs.run_events import run_event, sgd_training
 
 if TYPE_CHECKING:
@@ -19,11 +19,11 @@ SCORES = ("training", "disjoint", None)
 
 
 @dataclass(frozen=True, kw_only=True)
-class RunPlan(Record):
+class RunPlan(Entry):
     """One DP-SGD training with its score, as every run of a study makes it.
 
     For :class:`optuna_dp.RandTuneSampler` and :class:`optuna_dp.DPHyPOSampler`: their runs are all
-    alike, and :func:`optuna_dp.fidelity` grants this to each. The study then knows what a run
+    alike, and :func:`optuna_dp.start_run` gives this to each. The study then knows what a run
     costs and what it may do.
 
     Attributes:
@@ -104,14 +104,14 @@ class RunPlan(Record):
     @property
     def event(self) -> dp_event.DpEvent:
         """What one run costs, its score included."""
-        return self.fidelity.event
+        return self.run.event
 
     @cached_property
-    def fidelity(self) -> Fidelity:
-        """The numbers of the run; :func:`optuna_dp.fidelity` grants them to a trial."""
+    def run(self) -> Run:
+        """The numbers of the run; :func:`optuna_dp.start_run` gives them to a trial."""
         training = sgd_training(self.noise_multiplier, self.sample_rate, self.steps)
         event: Any = run_event(training, self.score_noise_multiplier, self.score)
-        return Fidelity(
+        return Run(
             noise_multiplier=self.noise_multiplier,
             steps=self.steps,
             sample_rate=self.sample_rate,

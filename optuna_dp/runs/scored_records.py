@@ -13,9 +13,9 @@ import numpy as np
 import numpy.typing as npt
 
 from optuna_dp.core import validation
-from optuna_dp.errors import Described, InvalidArgumentError, type_of
+from optuna_dp.errors import InvalidArgumentError, Text, type_of
+from optuna_dp.runs.run import Run, SgdRun
 from optuna_dp.training.data_sets import origins
-from optuna_dp.runs.run import Fidelity, SgdRun
 from optuna_dp.training.record_arrays import overlap
 from optuna_dp.training.records import (
     ArrayRecords,
@@ -50,7 +50,7 @@ class ScoredRecords:
 
 
 def scored_records(
-    run: Fidelity,
+    run: Run,
     numbers: SgdRun,
     records: Records,
     has_score: bool,
@@ -60,7 +60,7 @@ def scored_records(
     """Returns the records that the plan charges a score of; None if there is no score.
 
     Args:
-        run: What the trial was granted.
+        run: What the trial was given.
         numbers: Its numbers.
         records: The training's records.
         has_score: Whether a score is asked for.
@@ -99,7 +99,7 @@ def scored_records(
 
 
 def _check_arguments(
-    run: Fidelity, has_score: bool, score_records: Any, score_size: int | None
+    run: Run, has_score: bool, score_records: Any, score_size: int | None
 ) -> None:
     """Refuses records to score, or their number, where the plan has no use for them."""
     is_of_others = has_score and run.scored_on in ("disjoint", "public")
@@ -133,7 +133,7 @@ def check_disjoint(records: Records, scored: Records) -> None:
     if _has_some_of(records, scored):
         raise InvalidArgumentError(
             "score_records",
-            Described("some of the training's records"),
+            Text("some of the training's records"),
             "the plan scores on public records, or on private ones that are never trained on, "
             "and one of these shares memory with the training's",
             "Give other records, or plan with score='training'.",
@@ -145,7 +145,7 @@ def check_disjoint(records: Records, scored: Records) -> None:
     ):
         raise InvalidArgumentError(
             "score_records",
-            Described("copies of the training's records"),
+            Text("copies of the training's records"),
             "the plan scores on public records, or on private ones that are never trained on, "
             "and almost all of these are equal to records that are trained on",
             "Train on the others only, for example x[~is_held_out], or plan with "

@@ -18,12 +18,15 @@ import numpy as np
 from optuna.study import StudyDirection
 
 from optuna_dp.core import validation
-from optuna_dp.errors import Described, InvalidArgumentError, PlanError
+from optuna_dp.errors import InvalidArgumentError, PlanError, Text
+from optuna_dp.runs.independence import refuse_trained, remember
+from optuna_dp.runs.rehearsal import Rehearsal, default_optimizers, rehearsed_in_turn
+from optuna_dp.runs.run import Run, SgdRun
+from optuna_dp.runs.scored_records import ScoredRecords, scored_records
+from optuna_dp.runs.trial_notes import BY_ENGINE, claim, noted, refuse_second
 from optuna_dp.study.entries import RANGES, SCORES, TRAININGS
 from optuna_dp.study.trials import read_plan, trials_of
 from optuna_dp.training.exact_step import NOISE_GENERATOR, ExactStep
-from optuna_dp.runs.run import Fidelity, SgdRun
-from optuna_dp.runs.independence import refuse_trained, remember
 from optuna_dp.training.learner import Learner, checked_clipping_norm, take_steps
 from optuna_dp.training.loss_and_score import (
     USUAL_SCORES,
@@ -35,12 +38,9 @@ from optuna_dp.training.optimizers import OptimizerFactory
 from optuna_dp.training.prepared import AS_GIVEN, PreparedRecords
 from optuna_dp.training.records import Records, check_number, read_records, refuse_as_inputs
 from optuna_dp.training.references import named_records
-from optuna_dp.runs.rehearsal import Rehearsal, default_optimizers, rehearsed_in_turn
 from optuna_dp.training.sampling import poisson_sample
 from optuna_dp.training.schedules import DEFAULT_SCHEDULE, Schedule
-from optuna_dp.runs.scored_records import ScoredRecords, scored_records
 from optuna_dp.training.softmax_regression import SoftmaxRegression
-from optuna_dp.runs.trial_notes import BY_ENGINE, claim, noted, refuse_second
 
 if TYPE_CHECKING:
     from optuna.study import Study
@@ -117,7 +117,7 @@ _FAMILIAR_NAMES = {
 
 @validation.answers_familiar_names(_FAMILIAR_NAMES)
 def train(
-    run: Fidelity,
+    run: Run,
     model: Any,
     records: Any,
     *,
@@ -143,7 +143,7 @@ def train(
         def make_model():
             return nn.Sequential(nn.Linear(64, 32), nn.ReLU(), nn.Linear(32, 10))
 
-        run = odp.fidelity(trial)
+        run = odp.start_run(trial)
         trained = odp.train(
             run, make_model, (x, y), loss=nn.functional.cross_entropy, score="accuracy"
         )
@@ -175,7 +175,7 @@ def train(
     several records when it reads one; and what the objective does with the model afterwards.
 
     Args:
-        run: What :func:`optuna_dp.fidelity` returned for the trial.
+        run: What :func:`optuna_dp.start_run` returned for the trial.
         model: A function that makes the model and has no arguments; or the model: a PyTorch
             module, or an :class:`optuna_dp.SoftmaxRegression`. The parameters that require a
             gradient are trained, with each part in the mode (training or evaluation) that it is
@@ -240,7 +240,7 @@ def train(
             the loss or the score cannot be computed for one record alone. Nothing was trained
             then, and the trial may call this again. If the error leaves the objective, the run
             has failed: as any failed run it uses up its place in the plan, and is charged for.
-        PlanError: If no trial was granted this run, or the trial has trained already.
+        PlanError: If no trial was given this run, or the trial has trained already.
         MissingExtraError: If the model needs PyTorch and it is not installed.
 
     Warns:
@@ -255,7 +255,7 @@ def train(
         >>> y = (x[:, 0] > 0).astype(int)
         >>> plan = odp.plan_budget(epsilon=3.0, records=500, batch_size=100, epochs=10, pilots=0)
         >>> study = optuna.create_study(direction="maximize", sampler=odp.BudgetSampler(plan))
-        >>> run = odp.fidelity(study.ask())
+        >>> run = odp.start_run(study.ask())
         >>> trained = odp.train(run, odp.SoftmaxRegression(5, 2), (x, y), score="accuracy")
         >>> 0.5 < trained.score < 1.2
         True
@@ -360,12 +360,12 @@ def train(
 
 def _checked_run(run: Any) -> SgdRun:
     """Returns the numbers of what was given as a run."""
-    if not isinstance(run, Fidelity):
+    if not isinstance(run, Run):
         raise InvalidArgumentError(
             "run",
-            Described(f"a value of type {type(run).__name__}"),
-            "it must be what optuna_dp.fidelity(trial) returned",
-            "Write run = optuna_dp.fidelity(trial), and odp.train(run, model, records, ...).",
+            Text(f"a value of type {type(run).__name__}"),
+            "it must be what optuna_dp.start_run(trial) returned",
+            "Write run = optuna_dp.start_run(trial), and odp.train(run, model, records, ...).",
         )
     if run.sgd is None:
         raise InvalidArgumentError(
@@ -434,7 +434,7 @@ def _refuse_missing_targets(records: PreparedRecords, record_loss: Any) -> None:
     if records.y is None and records.task is not None and record_loss is None:
         raise InvalidArgumentError(
             "records",
-            Described("records without targets"),
+            Text("records without targets"),
             "their schema has a target, and the encoded rows did not have its column",
             "Encode rows with the column, or give the targets beside: schema.encode(x, y).",
         )
@@ -460,7 +460,7 @@ def _preparation(records: Any, held_out: Any) -> dict[str, Any]:
     if held_out is not None and held_out.notes != records.notes:
         raise InvalidArgumentError(
             "score_records",
-            Described("records that were prepared otherwise"),
+            Text("records that were prepared otherwise"),
             "they must be prepared as the training's records were",
             "Encode both by the same schema, with the same prepare=.",
         )
@@ -508,7 +508,7 @@ def _warn_of_slowness(learner: Learner, numbers: SgdRun) -> None:
 
 
 def _optimizer_and_rate(
-    run: Fidelity,
+    run: Run,
     learner: Learner,
     records: Records,
     inputs: Any,

@@ -10,10 +10,10 @@ import attr
 import numpy as np
 from dp_accounting import dp_event
 
-from optuna_dp.core import by_name, validation
 from optuna_dp.accounting.bounds import ProfileMethod
 from optuna_dp.accounting.events import as_event
 from optuna_dp.accounting.kinds.base import OwnEvent, checked
+from optuna_dp.core import by_name, validation
 from optuna_dp.core.arrays import FloatArray
 from optuna_dp.errors import InvalidArgumentError, UnsupportedEventError
 from optuna_dp.selection.bounds.profile_bound import DataProfile

@@ -36,8 +36,8 @@ from optuna.exceptions import TrialPruned
 from optuna.study import Study
 from optuna.trial import FrozenTrial, Trial
 
-from optuna_dp.errors import PlanError
 from optuna_dp.core.optuna_internals import storage_of, trial_id_of
+from optuna_dp.errors import PlanError
 from optuna_dp.study.storage_errors import clear_storage_errors
 
 _logger = logging.getLogger("optuna_dp")

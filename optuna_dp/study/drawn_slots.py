@@ -20,9 +20,9 @@ from optuna_dp.priors.prior import value_at
 from optuna_dp.study import entropy
 from optuna_dp.study.draws import check_choices, drawn_once
 from optuna_dp.study.entries import SLOT
-from optuna_dp.study.trials import SlotRecord, own_slot, was_enqueued
 from optuna_dp.study.shared_plan import refuse
 from optuna_dp.study.slot_strategy import Slot, SlotStrategy
+from optuna_dp.study.trials import SlotEntry, own_slot, was_enqueued
 
 _logger = logging.getLogger("optuna_dp")
 
@@ -109,7 +109,7 @@ def _draws_of(slot: Slot, seed: int | None) -> int:
         return entry.record.draws
     record = SLOT.of(slot.stored_trial())
     if record is not None:
-        return SlotRecord.from_json(record).draws
+        return SlotEntry.from_json(record).draws
     # No sampler of ours has begun it. It is drawn all the same, and never released.
     return new_draws(seed, slot.number)
 
@@ -117,7 +117,7 @@ def _draws_of(slot: Slot, seed: int | None) -> int:
 def draw_alone(draws: int, name: str, distribution: BaseDistribution) -> Any:
     """Returns a run's one draw of a parameter from the uniform prior, a plain Python value.
 
-    ``draws`` is the number of that name in the run's :class:`SlotRecord`.
+    ``draws`` is the number of that name in the run's :class:`SlotEntry`.
     """
     return value_at(distribution, entropy.unit(draws, name))
 

@@ -13,7 +13,7 @@ whoever writes it. Of a ``DESCRIPTION`` the last one stands, and of ``RELEASED``
 beside a trial       what it holds                               who writes it
 ===================  ==========================================  ==================================
 ``PLAN``             ``StudyPlan``                               trial 0, before any run begins
-``SLOT``             ``SlotRecord``                              a run, when it begins
+``SLOT``             ``SlotEntry``                              a run, when it begins
 ``CLAIMS``           a worker's word on whose trial it is        each worker that was given it
 ``BEYOND``           mark: after the last run                    the trial itself
 ``DRAW``             what was drawn jointly, its ranges, notes   the run, once
@@ -24,7 +24,7 @@ beside a trial       what it holds                               who writes it
 ``TRAININGS``        what a training is to do, and has done      the training, before step one
 ``SCORES``           the same of a score                         the score, before it is computed
 ``SPENT``            what a loop of one's own spent              the run
-``SPOILED``          why the run is no sound one                 the run
+``INVALID``          why the run is no sound one                 the run
 ``JUDGEMENT``        ``RunJudgement``, and of what it is one     the sampler, when the run ends
 ``RANGES``           ranges drawn with noise                     the first trial that draws them
 ``TOTAL_UTILITY``    the sum of a candidate's utilities          the candidate
@@ -182,7 +182,7 @@ ASKED = TrialEntry("asked")
 TRAININGS = TrialEntries("training")
 SCORES = TrialEntries("score")
 SPENT = TrialEntry("spent")
-SPOILED = TrialEntry("spoiled")
+INVALID = TrialEntry("invalid")
 JUDGEMENT = TrialEntry("judgement")
 RANGES = TrialEntry("ranges")
 TOTAL_UTILITY = TrialEntry("total_utility")

@@ -14,7 +14,7 @@ import secrets
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
-from optuna_dp.core.json_entries import NOT_STORED, Record
+from optuna_dp.core.json_entries import NOT_STORED, Entry
 
 _VERSION = 1
 
@@ -25,7 +25,7 @@ def canonical_json(value: Any) -> str:
 
 
 @dataclass(frozen=True)
-class Design(Record):
+class Design(Entry):
     """What all workers of a study must agree on. Public: the statement prints it.
 
     Attributes:
@@ -54,7 +54,7 @@ class Design(Record):
 
 
 @dataclass(frozen=True)
-class StudyPlan(Record):
+class StudyPlan(Entry):
     """A design and what was drawn for it. For the curator only.
 
     Attributes:

@@ -27,8 +27,6 @@ from optuna.storages import InMemoryStorage
 from optuna.study import Study, StudyDirection
 from optuna.trial import FrozenTrial, Trial, TrialState, create_trial
 
-from optuna_dp.errors import InvalidArgumentError, OptunaDPError
-from optuna_dp.priors.given_points import to_internal
 from optuna_dp.core.optuna_internals import (
     copy_in_memory,
     give_search_space,
@@ -37,6 +35,8 @@ from optuna_dp.core.optuna_internals import (
     suggest,
     trial_id_of,
 )
+from optuna_dp.errors import InvalidArgumentError, OptunaDPError
+from optuna_dp.priors.given_points import to_internal
 from optuna_dp.study import entropy
 from optuna_dp.study.draws import stored_form
 from optuna_dp.study.entries import PROPOSER

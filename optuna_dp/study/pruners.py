@@ -23,8 +23,8 @@ from optuna.pruners import (
 from optuna.study import Study
 from optuna.trial import FrozenTrial
 
-from optuna_dp.errors import InvalidArgumentError
 from optuna_dp.core.optuna_internals import wrapped_pruner
+from optuna_dp.errors import InvalidArgumentError
 from optuna_dp.study.entries import PRUNED_BY
 
 _logger = logging.getLogger("optuna_dp")

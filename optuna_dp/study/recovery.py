@@ -10,9 +10,11 @@ from optuna.exceptions import UpdateFinishedTrialError
 from optuna.study import Study
 from optuna.trial import FrozenTrial, TrialState
 
-from optuna_dp.errors import InvalidArgumentError
 from optuna_dp.core.optuna_internals import storage_of
+from optuna_dp.core.validation import whole
+from optuna_dp.errors import InvalidArgumentError
 from optuna_dp.study.entries import CONFIRMED, SLOT, UNSTARTED
+from optuna_dp.study.storage_errors import clear_storage_errors
 from optuna_dp.study.trials import (
     checked_study,
     did_nothing,
@@ -22,8 +24,6 @@ from optuna_dp.study.trials import (
     read_plan,
     trials_of,
 )
-from optuna_dp.study.storage_errors import clear_storage_errors
-from optuna_dp.core.validation import whole
 
 
 @dataclass(frozen=True)

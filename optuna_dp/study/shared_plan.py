@@ -12,9 +12,9 @@ from typing import Any, NoReturn
 from optuna.study import Study
 from optuna.trial import FrozenTrial, TrialState
 
-from optuna_dp.errors import PlanError
 from optuna_dp.core.optuna_internals import storage_of, study_id_of, trial_id_of
 from optuna_dp.core.polling import poll
+from optuna_dp.errors import PlanError
 from optuna_dp.study.entries import PLAN, is_published
 from optuna_dp.study.plan import Design, StudyPlan
 from optuna_dp.study.trials import (

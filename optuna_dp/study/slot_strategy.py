@@ -32,9 +32,9 @@ from optuna.pruners import BasePruner
 from optuna.study import Study
 from optuna.trial import FrozenTrial, TrialState
 
-from optuna_dp.errors import InvalidArgumentError
-from optuna_dp.core.json_entries import Record
+from optuna_dp.core.json_entries import Entry
 from optuna_dp.core.optuna_internals import is_in_optimize_loop
+from optuna_dp.errors import InvalidArgumentError
 from optuna_dp.study import entropy
 from optuna_dp.study.draws import Space, checked_space
 from optuna_dp.study.entries import stored_trial
@@ -145,7 +145,7 @@ class SlotStrategy(ABC):
     # The plan.
 
     @abstractmethod
-    def settings(self) -> Record:
+    def settings(self) -> Entry:
         """Returns the procedure's own settings, as the plan records them."""
 
     @abstractmethod

@@ -31,8 +31,8 @@ from optuna.samplers import BaseSampler
 from optuna.study import Study
 from optuna.trial import FrozenTrial, Trial, TrialState
 
-from optuna_dp.errors import PlanError
 from optuna_dp.core.optuna_internals import storage_of, study_id_of, whole_study
+from optuna_dp.errors import PlanError
 from optuna_dp.study import entries, entropy
 from optuna_dp.study.asking import (
     BEYOND,
@@ -53,9 +53,11 @@ from optuna_dp.study.draws import (
     is_by_index,
 )
 from optuna_dp.study.plan import Design, StudyPlan
+from optuna_dp.study.shared_plan import check_same_design, plan_for
+from optuna_dp.study.slot_strategy import Slot, SlotStrategy
 from optuna_dp.study.trials import (
     TIE_BITS,
-    SlotRecord,
+    SlotEntry,
     did_nothing,
     direction_of,
     ended,
@@ -63,8 +65,6 @@ from optuna_dp.study.trials import (
     leading_trial,
     own_slot,
 )
-from optuna_dp.study.shared_plan import check_same_design, plan_for
-from optuna_dp.study.slot_strategy import Slot, SlotStrategy
 from optuna_dp.study.under_way import TrialUnderWay, UnderWay
 
 _logger = logging.getLogger("optuna_dp")
@@ -176,14 +176,14 @@ class SlotSampler(OfThisPackage, BaseSampler):
         stored_slot = own_slot(trial)
         if stored_slot is not None:
             # Optuna makes a Trial anew from a running one: its slot stays as it is.
-            stored_record = SlotRecord.from_json(stored_slot)
+            stored_record = SlotEntry.from_json(stored_slot)
             if stored_record.nonce != plan.nonce:
                 raise PlanError(NOT_DRAWN)
             entry = entry or TrialUnderWay(me, plan, stored_record)
             entry.thread = me
             self.under_way.put(study, trial, entry)
             return
-        record = SlotRecord(
+        record = SlotEntry(
             number=trial.number,
             nonce=plan.nonce,
             fingerprint=self.own_design(study)[1],

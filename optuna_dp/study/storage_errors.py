@@ -14,8 +14,8 @@ from contextlib import contextmanager
 from optuna.exceptions import OptunaError, StorageInternalError
 from optuna.study import Study
 
-from optuna_dp.errors import DeletedStudyError, OptunaDPError, StorageError
 from optuna_dp.core.optuna_internals import JOURNAL_FILE_MODULE, storage_of, study_id_of
+from optuna_dp.errors import DeletedStudyError, OptunaDPError, StorageError
 
 # What Optuna's storages raise about how they were called.
 _OF_CALLERS = (OptunaError, LookupError, TypeError, ValueError)

@@ -23,8 +23,8 @@ import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
-from optuna_dp.errors import InvalidArgumentError
 from optuna_dp.core.optuna_internals import journal_lock
+from optuna_dp.errors import InvalidArgumentError
 
 
 @dataclass(frozen=True)

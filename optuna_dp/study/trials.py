@@ -10,9 +10,9 @@ from optuna.storages import BaseStorage, InMemoryStorage, JournalStorage
 from optuna.study import Study
 from optuna.trial import FrozenTrial, TrialState
 
-from optuna_dp.errors import InvalidArgumentError
-from optuna_dp.core.json_entries import Record, stored
+from optuna_dp.core.json_entries import Entry, stored
 from optuna_dp.core.optuna_internals import CachedStorage, storage_of, study_id_of, trial_id_of
+from optuna_dp.errors import InvalidArgumentError
 from optuna_dp.study import entries, entropy
 from optuna_dp.study.plan import StudyPlan
 
@@ -39,7 +39,7 @@ def _in_hexadecimal(bits: int) -> dict[str, Any]:
 
 
 @dataclass(frozen=True)
-class SlotRecord(Record):
+class SlotEntry(Entry):
     """What a slot gets when it starts, before anything of the run is known.
 
     Attributes:

@@ -27,7 +27,7 @@ from optuna.trial import FrozenTrial
 from optuna_dp.core.optuna_internals import storage_of, trial_id_of
 from optuna_dp.study.entries import SLOT
 from optuna_dp.study.plan import StudyPlan
-from optuna_dp.study.trials import SlotRecord
+from optuna_dp.study.trials import SlotEntry
 
 # Trials kept of one storage: more than any process has open; what is beyond is read from there.
 _MOST = 4096
@@ -46,7 +46,7 @@ class TrialUnderWay:
 
     thread: int
     plan: StudyPlan
-    record: SlotRecord
+    record: SlotEntry
     notes: dict[str, Any] = field(default_factory=dict)
 
 

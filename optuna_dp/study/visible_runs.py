@@ -7,8 +7,8 @@ from collections.abc import Callable
 from optuna.study import Study
 from optuna.trial import FrozenTrial
 
-from optuna_dp.errors import WaitError
 from optuna_dp.core.polling import poll
+from optuna_dp.errors import WaitError
 from optuna_dp.study.trials import below_number, ended, trials_of
 from optuna_dp.study.waiting import Waiting
 

@@ -19,8 +19,8 @@ from optuna_dp.core.optuna_internals import (
     study_id_of,
     whole_study,
 )
-from optuna_dp.study.trials import ended, trials_of
 from optuna_dp.study.recovery_words import failing_call, listing_call
+from optuna_dp.study.trials import ended, trials_of
 
 _logger = logging.getLogger("optuna_dp")
 

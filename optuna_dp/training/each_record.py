@@ -24,7 +24,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from optuna_dp.errors import Described, InvalidArgumentError
+from optuna_dp.errors import InvalidArgumentError, Text
 from optuna_dp.training.chunks import (
     BLOCK,
     Chunk,
@@ -235,7 +235,7 @@ class EachRecord:
             if all(self._sets_a_seed(weights, buffers, seed) for _ in range(_ATTEMPTS)):
                 raise InvalidArgumentError(
                     self._scope.argument,
-                    Described("a function that sets the seed of PyTorch's generator"),
+                    Text("a function that sets the seed of PyTorch's generator"),
                     "its draws, as for dropout, would be known, and the same in every step",
                     "Call torch.manual_seed before the training only.",
                 )
@@ -277,7 +277,7 @@ class EachRecord:
                 return
         raise InvalidArgumentError(
             self._scope.argument,
-            Described("a function of more than the record"),
+            Text("a function of more than the record"),
             "the result for a made-up record is another one after other records were computed. So "
             "the model or the function keeps something of earlier records, or draws from a "
             "generator of its own",

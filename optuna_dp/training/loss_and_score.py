@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from optuna_dp.errors import Described, InvalidArgumentError, MissingExtraError, type_of
+from optuna_dp.errors import InvalidArgumentError, MissingExtraError, Text, type_of
 from optuna_dp.training.learner import Learner
 from optuna_dp.training.softmax_regression import SoftmaxLearner, SoftmaxRegression
 
@@ -138,7 +138,7 @@ def made_learner(
     if not isinstance(model, torch.nn.Module):
         raise InvalidArgumentError(
             "model",
-            Described(f"a value of type {type(model).__name__}"),
+            Text(f"a value of type {type(model).__name__}"),
             "it must be a torch.nn.Module, an optuna_dp.SoftmaxRegression, or a function that "
             "makes one",
         )

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from optuna_dp.core.arrays import FloatArray
-from optuna_dp.errors import Described, InvalidArgumentError
+from optuna_dp.errors import InvalidArgumentError, Text
 from optuna_dp.training.learning_rate import OPTIMIZERS, check_optimizer
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ def torch_optimizer(
     if not callable(optimizer) or isinstance(optimizer, torch.optim.Optimizer | type):
         raise InvalidArgumentError(
             "optimizer",
-            Described(
+            Text(
                 f"the class {optimizer.__name__}"
                 if isinstance(optimizer, type)
                 else f"a value of type {type(optimizer).__name__}"

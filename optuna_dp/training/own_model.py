@@ -17,7 +17,7 @@ import torch
 from torch.nn.modules.batchnorm import _NormBase
 
 from optuna_dp.core.arrays import FloatArray
-from optuna_dp.errors import Described, InvalidArgumentError
+from optuna_dp.errors import InvalidArgumentError, Text
 from optuna_dp.training.learner import Rehearsable
 from optuna_dp.training.optimizers import OptimizerFactory, torch_optimizer
 from optuna_dp.training.record_arrays import leaves, mapped
@@ -280,28 +280,28 @@ def trained_parameters(model: torch.nn.Module) -> dict[str, torch.nn.Parameter]:
         if isinstance(parameter, torch.nn.parameter.UninitializedParameter):
             raise InvalidArgumentError(
                 "model",
-                Described(f"one whose parameter {name!r} has no shape yet"),
+                Text(f"one whose parameter {name!r} has no shape yet"),
                 "a lazy module must know its shapes before the training",
                 "Call the model once on zeros of a record's shape.",
             )
         if parameter.is_inference():
             raise InvalidArgumentError(
                 "model",
-                Described(f"one whose parameter {name!r} was made under torch.inference_mode()"),
+                Text(f"one whose parameter {name!r} was made under torch.inference_mode()"),
                 "such a parameter cannot be trained",
                 "Make the model outside of it.",
             )
         if any(n > 1 and not s for n, s in zip(parameter.shape, parameter.stride(), strict=True)):
             raise InvalidArgumentError(
                 "model",
-                Described(f"one whose parameter {name!r} has several numbers in one place"),
+                Text(f"one whose parameter {name!r} has several numbers in one place"),
                 "a step could not move them one by one, after expand() for example",
                 f"Give it memory of its own: {name}.data = {name}.data.clone().",
             )
         if not parameter.is_floating_point():
             raise InvalidArgumentError(
                 "model",
-                Described(f"one whose parameter {name!r} is {parameter.dtype}"),
+                Text(f"one whose parameter {name!r} is {parameter.dtype}"),
                 "trained parameters must be real floating-point numbers",
             )
     if not math.fsum(parameter.numel() for parameter in parameter_by_name.values()):

@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from optuna_dp.errors import Described, InvalidArgumentError
+from optuna_dp.errors import InvalidArgumentError, Text
 
 # From inputs (n, ...) to features (n, columns), or (n, ...), which are flattened.
 FeatureMap: TypeAlias = Callable[[Any], Any]
@@ -65,7 +65,7 @@ def public_maps(made_up_inputs: Any) -> dict[str, FeatureMap]:
     if len(inputs) < 2 or not (image or inputs.ndim == 2):
         raise InvalidArgumentError(
             "made_up_inputs",
-            Described(f"inputs of shape {inputs.shape}"),
+            Text(f"inputs of shape {inputs.shape}"),
             "it must be a table, (rows, columns), or images, (rows, channels, height, width)",
         )
     rows = inputs.reshape(len(inputs), -1)

@@ -20,7 +20,7 @@ from typing import Any
 import torch
 from torch.overrides import TorchFunctionMode
 
-from optuna_dp.errors import Described, InvalidArgumentError, type_of
+from optuna_dp.errors import InvalidArgumentError, Text, type_of
 from optuna_dp.training.generators import Draws
 from optuna_dp.training.record_arrays import mapped
 
@@ -52,7 +52,7 @@ def loss_of_pair(loss: Callable[[Any, Any], Any]) -> RecordFunction:
                 raise
             raise InvalidArgumentError(
                 "loss",
-                Described(f"a loss of a model that returns a {type(output).__name__}"),
+                Text(f"a loss of a model that returns a {type(output).__name__}"),
                 f"the loss failed on it: {error}",
                 "Take the tensor out of it: loss=lambda output, target: "
                 "torch.nn.functional.cross_entropy(output[0], target), or output.logits.",
@@ -151,7 +151,7 @@ def _pair(record: tuple[Any, ...]) -> tuple[Any, Any]:
     if len(record) != 2:
         raise InvalidArgumentError(
             "records",
-            Described(f"records with {len(record)} part(s)"),
+            Text(f"records with {len(record)} part(s)"),
             "for loss= a record is an input and a target",
             "Give records=(x, y). Several inputs go into one part, x = (image, age), and the "
             "model gets them as one argument. For other records give record_loss=lambda model, "
@@ -161,7 +161,7 @@ def _pair(record: tuple[Any, ...]) -> tuple[Any, Any]:
     if isinstance(features, torch.Tensor) and features.ndim == 0 and features.is_floating_point():
         raise InvalidArgumentError(
             "records",
-            Described("inputs of shape (n,)"),
+            Text("inputs of shape (n,)"),
             "a model gets the features of a record along an axis of their own",
             "Write x[:, None] for records of a single feature.",
         )
@@ -195,14 +195,14 @@ class Scope(torch.nn.Module):
             shape = tuple(number.shape) if isinstance(number, torch.Tensor) else None
             raise InvalidArgumentError(
                 self.argument,
-                type_of(number) if shape is None else Described(f"tensor of shape {shape}"),
+                type_of(number) if shape is None else Text(f"tensor of shape {shape}"),
                 "a loss or a score of one record must be a tensor with one number",
                 "Take the mean or the sum over the record's own parts.",
             )
         if number.is_complex():
             raise InvalidArgumentError(
                 self.argument,
-                Described("a complex number"),
+                Text("a complex number"),
                 "a loss or a score must be a real number",
             )
         return number.reshape(())
@@ -377,7 +377,7 @@ def translated(error: Exception, argument: str) -> InvalidArgumentError:
 
 
 # Stands for the value in messages.
-_APPLIED = Described("applied to one record")
+_APPLIED = Text("applied to one record")
 REMEDY_FOR_STATISTICS = (
     "Take GroupNorm or LayerNorm in place of BatchNorm, or keep the statistics fixed: call "
     ".eval() on that part of the model. InstanceNorm: track_running_stats=False."

@@ -15,7 +15,7 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from optuna_dp.errors import Described, InvalidArgumentError, type_of
+from optuna_dp.errors import InvalidArgumentError, Text, type_of
 from optuna_dp.training.data_sets import first_arrays, holders_of, origins
 from optuna_dp.training.prepared import PreparedRecords
 from optuna_dp.training.record_arrays import (
@@ -79,7 +79,7 @@ class ArrayRecords(Records):
             if isinstance(array, np.ndarray) and array.dtype.kind not in "biufc":
                 raise InvalidArgumentError(
                     name,
-                    Described(f"an array of type {array.dtype}"),
+                    Text(f"an array of type {array.dtype}"),
                     "texts, dates and objects are no numbers",
                     "Say what is public about them, and encode them: odp.Schema(y=['no', 'yes'], "
                     "...).",
@@ -90,14 +90,14 @@ class ArrayRecords(Records):
                     fix = "Say what is public about the table, and encode it: odp.Schema(...)."
                 raise InvalidArgumentError(
                     name,
-                    Described(f"records with a {type(array).__name__}"),
+                    Text(f"records with a {type(array).__name__}"),
                     "each part must be a tensor or an array with the records along its first axis",
                     fix,
                 )
             if not is_dense(array):
                 raise InvalidArgumentError(
                     name,
-                    Described("a sparse or nested tensor"),
+                    Text("a sparse or nested tensor"),
                     "its records cannot be drawn one by one",
                     "Give a dense tensor, x.to_dense() or torch.nested.to_padded_tensor(x, 0), or "
                     "a data set.",
@@ -106,7 +106,7 @@ class ArrayRecords(Records):
         if len(lengths) != 1 or 0 in lengths:
             raise InvalidArgumentError(
                 name,
-                Described(f"arrays of lengths {sorted(lengths)}"),
+                Text(f"arrays of lengths {sorted(lengths)}"),
                 "all parts of the records must have the same length, and there must be a record",
                 "The first axis of each array is that of the records.",
             )
@@ -114,7 +114,7 @@ class ArrayRecords(Records):
             if records_overlap(array):
                 raise InvalidArgumentError(
                     name,
-                    Described(f"an array of shape {tuple(array.shape)}"),
+                    Text(f"an array of shape {tuple(array.shape)}"),
                     "two of its records share memory, as repeated records and overlapping windows "
                     "of one series do; one person may then be in many records",
                     "Give each person's data once. If every record really is one unit that is "
@@ -213,7 +213,7 @@ def read_records(records: Any, name: str = "records") -> Records:
         if lengths == {max(lengths)} and max(lengths) > _FEW:
             raise InvalidArgumentError(
                 name,
-                Described(f"a list of {len(records)} arrays"),
+                Text(f"a list of {len(records)} arrays"),
                 "an item of a list is one record, and these look like the parts of all records",
                 "Give a tuple: records=(x, y).",
             )
@@ -231,7 +231,7 @@ def read_records(records: Any, name: str = "records") -> Records:
         )
     raise InvalidArgumentError(
         name,
-        Described(f"a {type(records).__name__}"),
+        Text(f"a {type(records).__name__}"),
         "it must be a tensor or an array, a tuple or mapping of these, or a map-style data set",
         fix,
     )
@@ -258,7 +258,7 @@ def check_number(records: Records, planned: float, name: str = "records") -> Non
         least, most = math.ceil(planned / _LARGEST_FACTOR), math.floor(planned * _LARGEST_FACTOR)
         raise InvalidArgumentError(
             name,
-            Described(f"{len(records):,} records"),
+            Text(f"{len(records):,} records"),
             f"{maker} {planned:,.0f}, and from {least:,} to {most:,} are allowed",
             f"Give all of the records that were planned for, or another number: {fix}, rounded if "
             "the exact number is private.",
@@ -288,7 +288,7 @@ def refuse_as_inputs(inputs: Any, *private: Records | None) -> None:
     if any(is_same(array, holder) for array in input_arrays for holder in holders):
         raise InvalidArgumentError(
             "inputs",
-            Described("some of the private records"),
+            Text("some of the private records"),
             "the learning rate is rehearsed on them without noise, so they must be made up or "
             "public",
             "Describe what is public about a record: odp.made_up_images(1, 28, 28), "

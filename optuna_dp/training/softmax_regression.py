@@ -11,13 +11,13 @@ import numpy.typing as npt
 
 from optuna_dp.core import validation
 from optuna_dp.core.arrays import FloatArray
-from optuna_dp.errors import Described, InvalidArgumentError
+from optuna_dp.errors import InvalidArgumentError, Text
 from optuna_dp.training.chunks import BLOCK, Chunk, chunks_of, in_chunks, placed, usual_parts
 from optuna_dp.training.exact_step import ExactStep
 from optuna_dp.training.learner import Learner
+from optuna_dp.training.made_up import features_of_order_one
 from optuna_dp.training.optimizers import ArrayOptimizer
 from optuna_dp.training.records import Records
-from optuna_dp.training.made_up import features_of_order_one
 
 # Of the gradients of the records that are computed at a time.
 _GRADIENT_BYTES = 16 * 2**20
@@ -81,7 +81,7 @@ class SoftmaxLearner(Learner):
         shape, planned = np.shape(model.weights), (model.features, model.classes)
         if shape != planned:
             raise InvalidArgumentError(
-                "model", Described(f"weights of shape {shape}"), f"it must be {planned}"
+                "model", Text(f"weights of shape {shape}"), f"it must be {planned}"
             )
         self._model = model
         self._trained = np.array(model.weights, dtype=np.float64)
@@ -106,7 +106,7 @@ class SoftmaxLearner(Learner):
             ):
                 raise InvalidArgumentError(
                     argument,
-                    Described(f"parts of shapes {shapes}"),
+                    Text(f"parts of shapes {shapes}"),
                     f"it must be (x, y), with x of shape (n, {self._model.features}) and y of "
                     "shape (n,), whole numbers from 0 on",
                 )

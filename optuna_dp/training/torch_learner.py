@@ -18,10 +18,10 @@ from optuna_dp.training.each_record import EachRecord, Places, Rows
 from optuna_dp.training.exact_step import ExactStep
 from optuna_dp.training.generators import Draws, seed_kept_generators
 from optuna_dp.training.learner import Learner
+from optuna_dp.training.made_up import features_of_order_one
 from optuna_dp.training.own_model import OwnModel
 from optuna_dp.training.record_functions import RecordFunction, Scope
 from optuna_dp.training.records import Records
-from optuna_dp.training.made_up import features_of_order_one
 
 # Of the gradients of the records that are computed at a time: what is quick, and what fits.
 _QUICK_BYTES, _GRADIENT_BYTES = 32 * 2**20, 256 * 2**20

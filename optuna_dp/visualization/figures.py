@@ -16,10 +16,10 @@ from dp_accounting import dp_event
 
 from optuna_dp.accounting.guarantee import Guarantee
 from optuna_dp.accounting.rdp_curves import DEFAULT_ORDERS, best_order
-from optuna_dp.samplers.budget.plan import BudgetPlan
-from optuna_dp.errors import InvalidArgumentError
 from optuna_dp.core.numbers_shown import rounded_up
+from optuna_dp.errors import InvalidArgumentError
 from optuna_dp.releasing.release import Release
+from optuna_dp.samplers.budget.plan import BudgetPlan
 from optuna_dp.visualization import theme
 from optuna_dp.visualization.targets import (
     Composition,

@@ -15,8 +15,8 @@ from optuna_dp.planning.guidance import PLAN_HEADS, plan_rows
 
 if TYPE_CHECKING:
     from optuna_dp.accounting.guarantee import Guarantee
-    from optuna_dp.samplers.budget.plan import BudgetPlan
     from optuna_dp.releasing.release import Release
+    from optuna_dp.samplers.budget.plan import BudgetPlan
 
 _DELTAS = (1e-4, 1e-5, 1e-6, 1e-8)
 _LEFT = 'style="text-align: left"'

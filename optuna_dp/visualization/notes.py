@@ -6,17 +6,17 @@ import math
 
 from optuna.study import Study
 
-from optuna_dp.samplers.budget.settings import BudgetSettings
+from optuna_dp.core.numbers_shown import rounded_up
 from optuna_dp.errors import OptunaDPError, ReleaseRefusedError, UnfinishedStudyError
 from optuna_dp.evidence.layout import two_columns
-from optuna_dp.releasing.markdown import METHODS
 from optuna_dp.evidence.procedures import description_of
 from optuna_dp.evidence.reading import OpenedStudy, read_evidence
-from optuna_dp.core.numbers_shown import rounded_up
+from optuna_dp.releasing.callbacks import renyi_in_words
+from optuna_dp.releasing.markdown import METHODS
+from optuna_dp.releasing.release import Release
+from optuna_dp.samplers.budget.settings import BudgetSettings
 from optuna_dp.study.plan import StudyPlan
 from optuna_dp.study.trials import output, score, trials_of
-from optuna_dp.releasing.callbacks import renyi_in_words
-from optuna_dp.releasing.release import Release
 from optuna_dp.visualization.targets import opened, runs_of, target_of
 
 _BUDGET = """# All runs may be shown

@@ -8,19 +8,19 @@ from typing import Any
 import optuna
 from optuna.trial import FrozenTrial
 
-from optuna_dp.core import validation
 from optuna_dp.accounting.guarantee import Guarantee
 from optuna_dp.accounting.kinds.approximate import pure_dp
-from optuna_dp.samplers.budget.plan import BudgetPlan
-from optuna_dp.samplers.budget.settings import BudgetSettings
+from optuna_dp.core import validation
 from optuna_dp.errors import InvalidArgumentError, PlanError
 from optuna_dp.evidence.procedures import releases_all_runs
 from optuna_dp.evidence.reading import OpenedStudy, open_study, with_cost
+from optuna_dp.releasing.release import Release
+from optuna_dp.samplers.budget.plan import BudgetPlan
+from optuna_dp.samplers.budget.settings import BudgetSettings
 from optuna_dp.selection.event import PrivateSelectionDpEvent
 from optuna_dp.study.entries import study_attributes
 from optuna_dp.study.plan import Design
 from optuna_dp.study.trials import ended, trials_of
-from optuna_dp.releasing.release import Release
 
 _LARGEST_RUNS = 200
 

@@ -11,12 +11,12 @@ from typing import Any
 from dp_accounting import dp_event
 from scipy.optimize import brentq
 
-from optuna_dp.core import validation
 from optuna_dp.accounting.guarantee import Guarantee
 from optuna_dp.accounting.kinds.skellam import SkellamDpEvent
 from optuna_dp.accounting.skellam import LARGEST_VARIANCE, vote_epsilon
+from optuna_dp.core import validation
+from optuna_dp.core.json_entries import Entry
 from optuna_dp.errors import InvalidArgumentError, OptunaDPError
-from optuna_dp.core.json_entries import Record
 from optuna_dp.voting.utility import chance_of_gap, visible_gap
 
 ADJACENCIES = ("replace_one", "null_client")
@@ -58,7 +58,7 @@ class VoteFailedError(OptunaDPError):
 
 
 @dataclass(frozen=True)
-class VotePlan(Record):
+class VotePlan(Entry):
     """Everything about a vote that is fixed before any client looks at its data. Public.
 
     Made by :meth:`calibrated` or :meth:`from_json`.

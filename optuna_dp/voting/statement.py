@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from optuna_dp.accounting.event_words import in_words
+from optuna_dp.evidence.assumptions import Assumption
 from optuna_dp.evidence.facts import Fact, enforced
-from optuna_dp.evidence.assumptions import Promise
 from optuna_dp.evidence.statement import Description
 from optuna_dp.study.plan import Design
 from optuna_dp.voting.plan import VotePlan
@@ -17,37 +17,37 @@ if TYPE_CHECKING:
 
 
 _PROMISES = (
-    Promise(
+    Assumption(
         "No person's records are held by several clients. Such a person is protected less.",
         "Does no person have records at more than one client?",
         "row *What is protected*",
     ),
-    Promise(
+    Assumption(
         "The candidates, the number of votes and the noise were fixed before looking at data.",
         "Were the candidates, the number of votes and the noise fixed before anybody had looked "
         "at the clients' data?",
         "rows *Search* and *Noise*",
     ),
-    Promise(
+    Assumption(
         "At most the stated number of clients revealed their share of the noise to others. Every "
         "other client added its share as the protocol says.",
         "Who runs the clients, and is it believed that no more of them than stated work together "
         "or leave out their noise?",
         "rows *Clients* and *Noise*",
     ),
-    Promise(
+    Assumption(
         "Whether a client takes part or drops out, and how long it takes, does not depend on its "
         "data.",
         "Is it independent of a client's data whether it takes part, drops out or is slow?",
         "row *Clients*",
     ),
-    Promise(
+    Assumption(
         "With secure aggregation, the server follows the protocol and runs it once for each "
         "attempt counted here. Without it, the server is trusted with every noisy vote.",
         "Who runs the server, and is it trusted with what the row *Sum* says?",
         "row *Sum*",
     ),
-    Promise(
+    Assumption(
         "A later training with the chosen hyperparameters is covered only if a row above names it "
         "as the final training. Then each client's whole contribution to it was clipped and "
         "noised as stated.",
@@ -76,7 +76,7 @@ class VoteDescription(Description):
         "sum lies in its range, and that every attempt is charged for.",
     )
 
-    def promises(self, design: Design, content: Mapping[str, Any]) -> tuple[Promise, ...]:
+    def assumptions(self, design: Design, content: Mapping[str, Any]) -> tuple[Assumption, ...]:
         """See :class:`Description`; the same for every vote."""
         return _PROMISES
 

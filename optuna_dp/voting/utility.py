@@ -17,8 +17,8 @@ import math
 
 import numpy as np
 
-from optuna_dp.core import validation
 from optuna_dp.accounting.skellam import pmf
+from optuna_dp.core import validation
 from optuna_dp.errors import InvalidArgumentError
 
 

@@ -16,9 +16,9 @@ import optuna_dp as odp
 from optuna_dp.accounting.dominating_pairs import DominatingPair
 from optuna_dp.accounting.rdp_curves import DEFAULT_ORDERS, rdp_to_delta, rdp_to_epsilon
 from optuna_dp.accounting.run_profile import pair_of
+from optuna_dp.errors import UnsupportedEventError
 from optuna_dp.selection.bounds.pointwise_bound import PointwiseProfile
 from optuna_dp.selection.bounds.pointwise_grid import LossGrid
-from optuna_dp.errors import UnsupportedEventError
 
 RUN = odp.gaussian(4.0)
 BOUNDS = (0.75, 2.0)

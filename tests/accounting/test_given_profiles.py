@@ -17,8 +17,8 @@ import numpy as np
 import optuna
 import pytest
 from dp_accounting.pld import privacy_loss_distribution as plds
-from selection.bounds.discrete_runs import random_laws
 from scipy.stats import norm
+from selection.bounds.discrete_runs import random_laws
 
 import optuna_dp as odp
 from optuna_dp.accounting.kinds.profile import MOST_POINTS, ProfileDpEvent

@@ -19,16 +19,16 @@ from typing import Any
 import numpy as np
 import optuna
 import pytest
-from samplers.budget.budget_support import budget
 from optuna.trial import Trial, TrialState, create_trial
+from samplers.budget.budget_support import budget
 from scipy import stats
 from support import ask, tell
 from support import release as released_by
 
 import optuna_dp as odp
-from optuna_dp.samplers.budget.settings import PROCEDURE as BUDGET
 from optuna_dp.errors import OptunaDPError, PlanError, ReleaseRefusedError, UnfinishedStudyError
 from optuna_dp.evidence.reading import read_evidence
+from optuna_dp.samplers.budget.settings import PROCEDURE as BUDGET
 from optuna_dp.study.entries import SLOT
 from optuna_dp.study.plan import StudyPlan
 from optuna_dp.study.trials import read_plan

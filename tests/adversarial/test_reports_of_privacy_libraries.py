@@ -94,8 +94,8 @@ def test_no_search_for_a_noise_ends_above_its_target(target: float) -> None:
         score=None,
     )
     assert plan.guarantee.epsilon(1e-5) <= target
-    spent = odp.compose(*(plan.fidelity(i).event for i in range(4)))
-    exact = sum(plan.fidelity(i).noise_multiplier ** -2 for i in range(4)) ** -0.5
+    spent = odp.compose(*(plan.run_at(i).event for i in range(4)))
+    exact = sum(plan.run_at(i).noise_multiplier ** -2 for i in range(4)) ** -0.5
     assert epsilon_of_gaussian(exact, 1e-5) <= target * (1.0 + 1e-9)
     assert odp.Guarantee(spent).epsilon(1e-5) <= target * (1.0 + 1e-9)
 
@@ -157,7 +157,7 @@ def training_plan(steps: int) -> odp.BudgetPlan:
 def handed_in(plan: odp.BudgetPlan, spent: object) -> str | None:
     """Returns why ``run.spent`` refuses what a training spent; None if it takes it."""
     study = study_of(odp.BudgetSampler(plan))
-    run = odp.fidelity(study.ask())
+    run = odp.start_run(study.ask())
     try:
         run.spent(spent)
     except PlanError as error:
@@ -210,7 +210,7 @@ def test_a_training_whose_batches_are_mostly_empty_takes_all_its_steps() -> None
     assert chance_of_none_empty < 1e-9
 
     def objective(trial: optuna.Trial) -> float:
-        run = odp.fidelity(trial)
+        run = odp.start_run(trial)
         learner = odp.SoftmaxRegression(3, 2)
         score: float = odp.train(run, learner, (x, y), score="accuracy").score
         return score
@@ -278,4 +278,4 @@ def test_a_study_that_goes_on_from_its_storage_is_charged_from_the_start(tmp_pat
     delta = 1e-5
     assert release.guarantee.epsilon(delta) == pytest.approx(plan.guarantee.epsilon(delta))
     with pytest.raises(optuna.TrialPruned, match="last run has already begun"):
-        odp.fidelity(study.ask())
+        odp.start_run(study.ask())

@@ -12,7 +12,6 @@ from optuna_dp.accounting import events
 from optuna_dp.accounting.dominating_pairs import DominatingPair
 from optuna_dp.accounting.kinds.approximate import randomized_response
 from optuna_dp.accounting.run_profile import pair_of
-from optuna_dp.selection.bounds.pointwise_bound import PointwiseProfile
 from optuna_dp.attacks import history_attack
 from optuna_dp.attacks.attainable import attainable_pairs
 from optuna_dp.attacks.data_attack import data_attack, trade_off_vertices
@@ -24,6 +23,7 @@ from optuna_dp.attacks.history_attack import (
 from optuna_dp.attacks.policy_attack import strongest_policy_attack
 from optuna_dp.attacks.selection_attack import strongest_attack
 from optuna_dp.errors import InvalidArgumentError
+from optuna_dp.selection.bounds.pointwise_bound import PointwiseProfile
 from optuna_dp.selection.bounds.profile_bound import DataProfile
 
 DELTA = 1e-5

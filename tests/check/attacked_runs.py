@@ -15,9 +15,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from optuna_dp.accounting.dominating_pairs import DominatingPair
-from optuna_dp.core.arrays import FloatArray, IntArray
 from optuna_dp.attacks.history_attack import policy_vertices, shares_of
 from optuna_dp.attacks.policy_attack import PolicyAttack
+from optuna_dp.core.arrays import FloatArray, IntArray
 
 from .simulation import Densities, Remember, Runs
 

@@ -16,7 +16,7 @@ from .small_trainings import SIZE, X, Y, names, train
 
 
 def budgeted(trial):
-    run = odp.fidelity(trial)
+    run = odp.start_run(trial)
     weights = train(run.learning_rate(noise_per_weight=trial.suggest_float("noise", 0.1, 1.0)))
     run.spent(recorded(simulated(run)))
     return run.score((X @ weights > 0) == Y)
@@ -35,7 +35,7 @@ def test_nothing_is_found_in_a_sound_study_with_a_budget(plan) -> None:
     assert report.runs == 2
 
     def only_last_runs(trial):
-        assert not odp.fidelity(trial).is_pilot
+        assert not odp.start_run(trial).is_pilot
         return budgeted(trial)
 
     assert names(only_last_runs, None, plan=plan) == []
@@ -43,7 +43,7 @@ def test_nothing_is_found_in_a_sound_study_with_a_budget(plan) -> None:
 
 def test_an_exact_score_and_the_best_pilot_are_found(plan) -> None:
     def exact(trial):
-        run = odp.fidelity(trial)
+        run = odp.start_run(trial)
         run.spent(recorded(simulated(run)))
         return float(((X @ train(0.5) > 0) == Y).mean())
 
@@ -60,12 +60,12 @@ def test_an_objective_that_never_asks_for_its_run_is_found(plan) -> None:
         right = (X @ train(trial.suggest_float("rate", 0.1, 1.0)) > 0) == Y
         return odp.scoring.private_accuracy(right, size=SIZE, noise_multiplier=1e3)
 
-    assert names(never_asks, None, plan=plan) == ["fidelity not asked"]
+    assert names(never_asks, None, plan=plan) == ["run not started"]
 
 
 def test_what_a_release_would_say_of_runs_with_a_budget(plan) -> None:
     def hands_nothing_in(trial):
-        run = odp.fidelity(trial)
+        run = odp.start_run(trial)
         weights = train(trial.suggest_float("rate", 0.1, 1.0))
         return run.score((X @ weights > 0) == Y)
 
@@ -75,7 +75,7 @@ def test_what_a_release_would_say_of_runs_with_a_budget(plan) -> None:
     assert "nothing shows what its training spent" in str(report)
 
     def goes_on(trial):
-        run = odp.fidelity(trial)
+        run = odp.start_run(trial)
         step = odp.dp_sgd(noise_multiplier=run.noise_multiplier, sample_rate=0.1, steps=1)
         accountant = PLDAccountant().compose(step)
         run.spent(accountant)
@@ -101,7 +101,7 @@ def test_nothing_is_found_where_odp_train_trains(is_seeded: bool) -> None:
 
     def softmax(trial: optuna.Trial) -> Any:
         np.random.seed(seed)  # first weights, say: batches and noise are drawn elsewhere
-        run = odp.fidelity(trial)
+        run = odp.start_run(trial)
         model = odp.SoftmaxRegression(4, 2)
         return odp.train(run, model, (PIXELS, LABELS), score="accuracy").score
 
@@ -118,13 +118,13 @@ def test_what_is_made_by_a_schema_is_no_hint_and_what_is_made_beside_it_is_one()
     def by_schema(trial: optuna.Trial) -> Any:
         table = schema.encode(PIXELS, LABELS)
         model = odp.SoftmaxRegression(schema.width, schema.outputs)
-        return odp.train(odp.fidelity(trial), model, table, score="accuracy").score
+        return odp.train(odp.start_run(trial), model, table, score="accuracy").score
 
     def beside_it(trial: optuna.Trial) -> Any:
         pixels = (PIXELS - PIXELS.mean(0)) / PIXELS.std(0)
         table = schema.encode(pixels, LABELS)
         model = odp.SoftmaxRegression(schema.width, len(np.unique(LABELS)))
-        return odp.train(odp.fidelity(trial), model, table, score="accuracy").score
+        return odp.train(odp.start_run(trial), model, table, score="accuracy").score
 
     report = odp.check_objective(by_schema, plan=PLAN)
     assert (report.findings, report.note) == ((), "")

@@ -371,4 +371,4 @@ def test_an_objective_that_is_pruned_and_never_asks_what_it_may_spend() -> None:
 
     plan = odp.plan_budget(epsilon=3.0, records=50, batch_size=5, epochs=1, pilots=2)
     report = odp.check_objective(prunes, plan=plan)
-    assert "fidelity not asked" in [finding.name for finding in report.findings]
+    assert "run not started" in [finding.name for finding in report.findings]

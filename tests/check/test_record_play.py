@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import optuna
 import pytest
-from granted import NO_NOISE, granted
+from started import NO_NOISE, started
 
 import optuna_dp as odp
 from optuna_dp.errors import PlanError
@@ -36,7 +36,7 @@ def trained(x: np.ndarray, y: np.ndarray) -> tuple[Any, dict[str, Any]]:
     kept: list[Any] = []
 
     def objective(trial: optuna.Trial) -> Any:
-        run = odp.fidelity(trial)
+        run = odp.start_run(trial)
         kept.append(odp.train(run, odp.SoftmaxRegression(4, 2), (x, y), score="accuracy"))
         kept.append((run.steps, run.noise_multiplier, run.batch_size, run.learning_rate()))
         return kept[0].score
@@ -59,7 +59,7 @@ def test_a_sum_is_divided_by_the_planned_batch_and_not_by_the_records(records: i
     model = odp.SoftmaxRegression(features=1, classes=2)
     # Each record is in the batch and moves the weights one way, by the clipping norm.
     odp.train(
-        granted(3, noise_multiplier=NO_NOISE, steps=1, batch_size=3.0),
+        started(3, noise_multiplier=NO_NOISE, steps=1, batch_size=3.0),
         model,
         (np.full((records, 1), 1e6), np.ones(records, dtype=int)),
         optimizer="sgd",
@@ -95,7 +95,7 @@ def test_a_step_that_no_record_joins_ends_no_training() -> None:
 
     def objective(trial: optuna.Trial) -> Any:
         model = odp.SoftmaxRegression(4, 2)
-        return odp.train(odp.fidelity(trial), model, (X, Y), score="accuracy").score
+        return odp.train(odp.start_run(trial), model, (X, Y), score="accuracy").score
 
     assert math.isfinite(odp.release(study_of(objective, plan)).value)
 
@@ -110,7 +110,7 @@ def test_no_noise_is_no_training(noise: float) -> None:
 def test_a_budget_is_not_spent_twice() -> None:
     # MOSTLY AI: two uses of the data, each with the budget of one.
     def objective(trial: optuna.Trial) -> Any:
-        run = odp.fidelity(trial)
+        run = odp.start_run(trial)
         odp.train(run, odp.SoftmaxRegression(4, 2), (X, Y), score="accuracy")
         return odp.train(run, odp.SoftmaxRegression(4, 2), (X, Y), score="accuracy").score
 

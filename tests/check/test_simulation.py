@@ -11,7 +11,7 @@ import pytest
 from optuna.trial import TrialState, create_trial
 
 import optuna_dp as odp
-from optuna_dp.evidence.ended_runs import Run
+from optuna_dp.evidence.ended_runs import EndedRun
 from optuna_dp.samplers.selection.winner import choose
 
 from . import simulation
@@ -53,7 +53,7 @@ def test_the_winner_is_the_one_that_a_release_would_choose() -> None:
                 distributions=x,
             )
             trial.number = number
-            trials.append(Run(trial, int(tie * 2**128)))
+            trials.append(EndedRun(trial, int(tie * 2**128)))
         chosen = choose(trials, maximize=True)
         assert found == (NOTHING if chosen is None else chosen.params["x"])
 

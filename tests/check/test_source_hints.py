@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from optuna_dp.cli.application import app
 from optuna_dp.check.source_hints import hints_in_source
+from optuna_dp.cli.application import app
 
 FAULTS = {
     "fitted preprocessing": "x = StandardScaler().fit_transform(x)",

@@ -86,7 +86,12 @@ def test_the_page_shows_plan_alternatives_recommendation_and_script() -> None:
     result = runner.invoke(app, arguments())
     assert result.exit_code == 0, result.output
     assert "Remark: A batch of 50 for 20 steps has" in result.stdout
-    for words in ("The plan", "What the same epsilon buys", "Recommended:", "odp.fidelity(trial)"):
+    for words in (
+        "The plan",
+        "What the same epsilon buys",
+        "Recommended:",
+        "odp.start_run(trial)",
+    ):
         assert words in result.stdout
 
 

@@ -90,19 +90,19 @@ def test_a_script_without_a_main_guard_starts_nothing(script: Path, start: str) 
 
 
 @pytest.mark.slow
-def test_an_objective_that_never_asks_for_its_fidelity(script: Path) -> None:
+def test_an_objective_that_never_starts_its_run(script: Path) -> None:
     script.write_text(
         SCRIPT
         + "plan = odp.plan_budget("
         + "epsilon=3.0, records=50, batch_size=5, epochs=1, pilots=2, score='training')\n"
         + "def asks(trial):\n"
         + "    right = [trial.suggest_float('x', 0, 1) > 0.5] * 50\n"
-        + "    noise = odp.fidelity(trial).score_noise_multiplier\n"
+        + "    noise = odp.start_run(trial).score_noise_multiplier\n"
         + "    return odp.scoring.private_accuracy(right, size=50, noise_multiplier=noise)\n"
     )
     done = run(f"{script}:honest", "--plan", "plan")
     assert done.exit_code == 1, done.output
-    assert "fidelity not asked" in done.stdout
+    assert "run not started" in done.stdout
     assert "nothing found" not in done.stdout
     assert run(f"{script}:asks", "--plan", "plan").exit_code == 0
 

@@ -171,7 +171,7 @@ def test_a_budget_that_is_not_over_says_how_far_it_is() -> None:
 
 def test_a_last_run_that_failed_is_counted() -> None:
     def fails_last(trial: optuna.Trial) -> float:
-        if not odp.fidelity(trial).is_pilot:
+        if not odp.start_run(trial).is_pilot:
             raise RuntimeError
         return trial.suggest_float("x", 0, 1)
 

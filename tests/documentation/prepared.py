@@ -1,4 +1,4 @@
-"""What the pages' Python blocks take for granted: the reader's data, training and functions."""
+"""What the pages' Python blocks take for started: the reader's data, training and functions."""
 
 from __future__ import annotations
 

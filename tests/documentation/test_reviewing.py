@@ -18,7 +18,7 @@ ELSEWHERE = {"invariants"}
 def _budget() -> str:
     plan = odp.plan_budget(epsilon=3.0, records=1355, batch_size=1355, epochs=1, pilots=(4, 2))
     study = optuna.create_study(direction="maximize", sampler=odp.BudgetSampler(plan))
-    odp.describe(study, dataset="digits", owner="us", purpose="a test", unit="writer", cap=3)
+    odp.describe(study, dataset="digits", owner="us", purpose="a test", unit="writer", most=3)
     study.optimize(BudgetObjective(), callbacks=[odp.PrivacyCallback()])
     release = odp.release(study)
     plan = odp.plan_budget(epsilon=3.0, records=1355, batch_size=1355, epochs=1, pilots=2)

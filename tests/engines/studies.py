@@ -70,7 +70,7 @@ def objective_of(
         import optuna_dp
 
         budget = isinstance(trial.study.sampler, optuna_dp.BudgetSampler)
-        run = optuna_dp.fidelity(trial) if budget else None
+        run = optuna_dp.start_run(trial) if budget else None
         x = trial.suggest_float("x", -1.0, 1.0)
         file = system.open(path, system.O_WRONLY | system.O_CREAT | system.O_APPEND)
         system.write(file, f"{trial.number}\n".encode())

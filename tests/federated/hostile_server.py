@@ -15,6 +15,7 @@ from flwr.app import ConfigRecord, Message, RecordDict
 from optuna.distributions import BaseDistribution
 from patience import within
 
+from optuna_dp.core.polling import poll
 from optuna_dp.federated.query import VoteQuery, choose_candidates
 from optuna_dp.federated.secure_keys import (
     SHARE,
@@ -28,7 +29,6 @@ from optuna_dp.federated.secure_keys import (
     view_of,
     write_letter,
 )
-from optuna_dp.core.polling import poll
 from optuna_dp.voting.plan import VotePlan
 
 

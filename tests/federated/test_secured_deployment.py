@@ -17,10 +17,10 @@ from patience import within
 
 from federated.deployment import Loopback, loopback
 from optuna_dp.accounting.guarantee import Guarantee
+from optuna_dp.core.polling import poll
 from optuna_dp.errors import InvalidArgumentError
 from optuna_dp.federated import client_statement
 from optuna_dp.federated.pinned_supernode import digests_in, pinned
-from optuna_dp.core.polling import poll
 
 
 def result(path: Path, deployment: Loopback) -> Any:

@@ -97,7 +97,7 @@ BUDGETS = [
     Case("A record of a plan that is none", lambda: odp.BudgetPlan.from_json({"epsilon": 1.0})),
     Case(
         "What a trial may spend, of a study without a budget",
-        lambda: odp.fidelity(study_of(odp.RandTuneSampler(run=RUN)).ask()),
+        lambda: odp.start_run(study_of(odp.RandTuneSampler(run=RUN)).ask()),
     ),
     Case("Several objectives and nobody who chooses", _several_objectives),
     Case("A choice of what no pilot has", _choice_of_something_else),

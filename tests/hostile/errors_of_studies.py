@@ -7,9 +7,9 @@ import warnings
 from typing import Any
 
 import optuna
-from samplers.budget.budget_support import budget
 from optuna.exceptions import StorageInternalError
 from optuna.trial import create_trial
+from samplers.budget.budget_support import budget
 from support import RUN, exactly, finished_study, objective, study_of
 
 import optuna_dp as odp

@@ -16,8 +16,8 @@ from support import exactly, study_of
 
 import optuna_dp as odp
 from optuna_dp.errors import PlanError
-from optuna_dp.study.entries import PLAN, SLOT
 from optuna_dp.mechanisms.sparse_vector import DiscreteLaplace
+from optuna_dp.study.entries import PLAN, SLOT
 
 X = {"x": optuna.distributions.FloatDistribution(0.0, 1.0)}
 SAMPLERS: dict[str, Callable[[], Any]] = {
@@ -130,12 +130,12 @@ def test_a_fork_of_a_study_in_memory_trains_in_one_process_only() -> None:
     )
     study = study_of(odp.RandTuneSampler(trials=exactly(1), run=plan))
     trial = study.ask()
-    run = odp.fidelity(trial)
+    run = odp.start_run(trial)
     records = np.zeros((20, 4)), np.zeros(20, dtype=int)
 
     def train() -> str:
         try:
-            odp.train(odp.fidelity(trial), odp.SoftmaxRegression(4, 2), records)
+            odp.train(odp.start_run(trial), odp.SoftmaxRegression(4, 2), records)
         except PlanError as error:
             return str(error)
         return "trained"

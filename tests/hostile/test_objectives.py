@@ -10,8 +10,8 @@ from typing import Any
 
 import optuna
 import pytest
-from samplers.budget.budget_support import budget
 from optuna.trial import Trial
+from samplers.budget.budget_support import budget
 from support import RUN, asking, exactly, study_of
 
 import optuna_dp as odp

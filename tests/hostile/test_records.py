@@ -8,22 +8,22 @@ from typing import Any
 
 import optuna
 import pytest
-from samplers.budget.budget_support import budget
 from hypothesis import given
+from samplers.budget.budget_support import budget
 from support import exactly, study_of
 
 import optuna_dp as odp
 from optuna_dp.accounting.event_json import event_from_json, event_to_json
-from optuna_dp.samplers.budget.settings import BudgetSettings
 from optuna_dp.errors import OptunaDPError
-from optuna_dp.evidence.stated_run import RunRecord, StatedRun
-from optuna_dp.selection.event import PrivateSelectionDpEvent
-from optuna_dp.samplers.selection.settings import SelectionSettings
-from optuna_dp.study.entries import PLAN
-from optuna_dp.study.plan import StudyPlan
-from optuna_dp.study.trials import SlotRecord
+from optuna_dp.evidence.stated_run import RunCost, StatedRun
+from optuna_dp.samplers.budget.settings import BudgetSettings
 from optuna_dp.samplers.choice.choice import Choice
 from optuna_dp.samplers.choice.settings import UtilitySettings
+from optuna_dp.samplers.selection.settings import SelectionSettings
+from optuna_dp.selection.event import PrivateSelectionDpEvent
+from optuna_dp.study.entries import PLAN
+from optuna_dp.study.plan import StudyPlan
+from optuna_dp.study.trials import SlotEntry
 
 from .junk import damaged, few, outcome, same
 
@@ -82,14 +82,14 @@ READERS: dict[str, tuple[Callable[[Any], Any], Callable[[Any], Any], Any]] = {
         odp.Guarantee(TREE).to_json(),
     ),
     "run": (
-        RunRecord.from_json,
+        RunCost.from_json,
         lambda read: read.to_json(),
-        RunRecord(StatedRun(TREE), ("a",)).to_json(),
+        RunCost(StatedRun(TREE), ("a",)).to_json(),
     ),
     "slot": (
-        SlotRecord.from_json,
+        SlotEntry.from_json,
         lambda read: read.to_json(),
-        SlotRecord(3, "n" * 32, "f" * 64, 3, "RandTuneSampler", 5, "p" * 64).to_json(),
+        SlotEntry(3, "n" * 32, "f" * 64, 3, "RandTuneSampler", 5, "p" * 64).to_json(),
     ),
     "choice": (
         Choice.from_json,

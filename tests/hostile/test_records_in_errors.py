@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from granted import granted
+from started import started
 
 import optuna_dp as odp
 from optuna_dp.errors import InvalidArgumentError
@@ -23,7 +23,7 @@ _PLAN = odp.RunPlan(
 
 
 def trained(records: Any, **settings: Any) -> Callable[[], Any]:
-    return lambda: odp.train(granted(_PLAN), odp.SoftmaxRegression(2, 2), records, **settings)
+    return lambda: odp.train(started(_PLAN), odp.SoftmaxRegression(2, 2), records, **settings)
 
 
 TABLE = (np.zeros((4, 2)), np.zeros(4, dtype=np.int64))
@@ -47,7 +47,7 @@ CALLS: dict[str, Callable[[], Any]] = {
     "a table as a plan's schema": lambda: odp.plan_budget(
         epsilon=1.0, records=9, schema={"name": [NAME], "wage": np.full(300, NUMBER)}
     ),
-    "a table in place of what it cost": lambda: granted(_PLAN).spent({"wage": [NUMBER]}),
+    "a table in place of what it cost": lambda: started(_PLAN).spent({"wage": [NUMBER]}),
     "a loss in place of a function": trained(TABLE, loss=NUMBER),
     "utilities that are texts": lambda: Utilities.from_scores([[NAME, NUMBER]]),
 }

@@ -11,17 +11,17 @@ from typing import Any
 
 import optuna
 import pytest
-from samplers.budget.budget_support import budget
 from optuna.trial import TrialState, create_trial
+from samplers.budget.budget_support import budget
 from support import RUN, logged, study_of
 
 import optuna_dp as odp
 from optuna_dp.errors import OptunaDPError
 from optuna_dp.evidence.reading import read_evidence
-from optuna_dp.study.entries import BEYOND, CLAIMS, SLOT
-from optuna_dp.study.trials import SlotRecord, read_plan
-from optuna_dp.study.waiting import Waiting
 from optuna_dp.releasing.callbacks import LOSS_LOGGER
+from optuna_dp.study.entries import BEYOND, CLAIMS, SLOT
+from optuna_dp.study.trials import SlotEntry, read_plan
+from optuna_dp.study.waiting import Waiting
 
 SECRET = 41
 X = {"x": optuna.distributions.FloatDistribution(0.0, 1.0)}
@@ -78,7 +78,7 @@ def test_t_is_nowhere_that_somebody_else_looks(name: str) -> None:
     for where, texts in shown.items():
         for text in texts:
             assert not tells(text, slots), (where, text)
-    record = SlotRecord.from_json(study.trials[0].system_attrs[SLOT.key])
+    record = SlotEntry.from_json(study.trials[0].system_attrs[SLOT.key])
     assert str(record.tie_break) not in repr(record)
     assert plan.nonce not in "".join(text for texts in shown.values() for text in texts)
 
@@ -171,7 +171,7 @@ def anothers(study: optuna.Study) -> None:
 def of_another_sampler(study: optuna.Study) -> None:
     study.sampler = optuna.samplers.RandomSampler()
     study.optimize(well, n_trials=2, callbacks=[odp.PrivacyCallback()])
-    odp.fidelity(study.ask())
+    odp.start_run(study.ask())
 
 
 def described_late(study: optuna.Study) -> None:
@@ -184,7 +184,7 @@ AFTER_THE_END: list[Callable[[optuna.Study], Any]] = [
     lambda study: study.optimize(well, n_jobs=3),
     lambda study: study.ask().suggest_float("x", 0.0, 1.0),
     lambda study: study.ask().suggest_float("y", 0.0, 1.0),
-    lambda study: odp.fidelity(study.ask()),
+    lambda study: odp.start_run(study.ask()),
     enqueued,
     copied,
     anothers,

@@ -11,7 +11,6 @@ from typing import Any
 
 import optuna
 import pytest
-from samplers.budget.budget_support import budget
 from hypothesis import given
 from hypothesis import strategies as st
 from optuna.distributions import (
@@ -19,6 +18,7 @@ from optuna.distributions import (
     FloatDistribution,
     IntDistribution,
 )
+from samplers.budget.budget_support import budget
 from support import RUN, exactly, finished_study
 
 import optuna_dp as odp

@@ -129,10 +129,10 @@ def test_each_rung_has_half_the_noise_of_the_one_below() -> None:
     assert noises[0] == pytest.approx(2 * noises[1], rel=1e-3)
     assert noises[1] == pytest.approx(2 * noises[2], rel=1e-3)
     assert plan.pilots == 32
-    assert [plan.fidelity(i).rung for i in (0, 23, 24, 29, 30, 31, 32)] == [0, 0, 1, 1, 2, 2, 3]
-    assert not plan.fidelity(32).is_pilot
+    assert [plan.run_at(i).rung for i in (0, 23, 24, 29, 30, 31, 32)] == [0, 0, 1, 1, 2, 2, 3]
+    assert not plan.run_at(32).is_pilot
     with pytest.raises(InvalidArgumentError, match="0 to 32"):
-        plan.fidelity(33)
+        plan.run_at(33)
 
 
 def test_pilots_and_last_run_have_rates_of_equal_noise() -> None:

@@ -96,7 +96,7 @@ def test_a_study_without_pilots_runs_the_first_guess() -> None:
     seen = []
 
     def objective(trial: optuna.Trial) -> float:
-        run = odp.fidelity(trial)
+        run = odp.start_run(trial)
         run.spent(recorded(simulated(run)))
         seen.append(trial.suggest_float("x", 0, 1))
         return run.score(np.ones(134, dtype=bool))

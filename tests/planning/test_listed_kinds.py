@@ -92,7 +92,7 @@ def test_a_table_is_searched_from_its_list() -> None:
     )
 
     def objective(trial: optuna.Trial) -> float:
-        run, names = odp.fidelity(trial), [one["features"] for one in candidates]
+        run, names = odp.start_run(trial), [one["features"] for one in candidates]
         features = maps[trial.suggest_categorical("features", names)](x)
         features = np.hstack([features, np.ones((len(x), 1))])
         trial.suggest_int("width", 0, 32)

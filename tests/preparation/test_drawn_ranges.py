@@ -38,7 +38,7 @@ def study_of(some_plan: odp.BudgetPlan) -> optuna.Study:
 
 
 def objective(trial: optuna.Trial) -> float:
-    run = odp.fidelity(trial)
+    run = odp.start_run(trial)
     table = odp.draw_ranges(run, SCHEMA, ROWS).encode(ROWS)
     trained = odp.train(run, odp.SoftmaxRegression(table.width, 2), table)
     assert trained.score is not None
@@ -81,7 +81,7 @@ def test_all_trials_have_the_ranges_that_the_first_one_drew_and_the_statement_sa
     drawn = []
 
     def remembering(trial: optuna.Trial) -> float:
-        drawn.append(odp.draw_ranges(odp.fidelity(trial), SCHEMA, ROWS).drawn_ranges)
+        drawn.append(odp.draw_ranges(odp.start_run(trial), SCHEMA, ROWS).drawn_ranges)
         return objective(trial)
 
     study.optimize(remembering)
@@ -97,10 +97,10 @@ def test_all_trials_have_the_ranges_that_the_first_one_drew_and_the_statement_sa
 @pytest.mark.promise("public-numbers")
 def test_of_many_workers_one_draws() -> None:
     study = study_of(plan(pilots=6))
-    runs = [odp.fidelity(study.ask()) for _ in range(6)]
+    runs = [odp.start_run(study.ask()) for _ in range(6)]
     ranges: list[Any] = []
 
-    def draw(run: odp.Fidelity) -> None:
+    def draw(run: odp.Run) -> None:
         ranges.append(odp.draw_ranges(run, SCHEMA, ROWS).drawn_ranges)
 
     threads = [threading.Thread(target=draw, args=(run,)) for run in [*reversed(runs), *runs]]
@@ -115,33 +115,33 @@ def test_of_many_workers_one_draws() -> None:
 def test_a_trial_draws_after_one_that_failed_before_it_drew() -> None:
     study = study_of(plan())
     study.tell(study.ask(), state=optuna.trial.TrialState.FAIL)
-    assert odp.draw_ranges(odp.fidelity(study.ask()), SCHEMA, ROWS).open_columns == {}
+    assert odp.draw_ranges(odp.start_run(study.ask()), SCHEMA, ROWS).open_columns == {}
 
 
 @pytest.mark.promise("public-numbers")
 def test_records_with_ranges_of_another_study_are_refused() -> None:
     first, second = study_of(plan()), study_of(plan())
-    table = odp.draw_ranges(odp.fidelity(first.ask()), SCHEMA, ROWS).encode(ROWS)
-    run = odp.fidelity(second.ask())
+    table = odp.draw_ranges(odp.start_run(first.ask()), SCHEMA, ROWS).encode(ROWS)
+    run = odp.start_run(second.ask())
     with pytest.raises(odp.errors.PlanError, match="in another study"):
         odp.train(run, odp.SoftmaxRegression(table.width, 2), table)
 
 
 @pytest.mark.promise("public-numbers")
 def test_what_a_plan_does_not_pay_for_is_not_drawn() -> None:
-    run = odp.fidelity(study_of(plan(schema=None)).ask())
+    run = odp.start_run(study_of(plan(schema=None)).ask())
     with pytest.raises(odp.errors.PlanError, match="does not pay"):
         odp.draw_ranges(run, SCHEMA, ROWS)
     with pytest.raises(ValueError, match="draw_ranges"):
         SCHEMA.encode(ROWS)
     other = odp.Schema(a=odp.Number(0, 9, scale="private"), b=odp.Number(0, 9, scale="private"))
     with pytest.raises(ValueError, match="pays for drawing 1"):
-        odp.draw_ranges(odp.fidelity(study_of(plan()).ask()), other, {"a": [1.0], "b": [1.0]})
+        odp.draw_ranges(odp.start_run(study_of(plan()).ask()), other, {"a": [1.0], "b": [1.0]})
 
 
 def test_no_value_of_a_record_raises_an_error_where_ranges_are_drawn() -> None:
     odd = ["text", None, float("nan"), float("inf"), -float("inf"), 10**400, b"1"]
     rows = {**ROWS, "income": np.array([*odd, *[5.0] * (N - len(odd))], dtype=object)}
-    drawn = odp.draw_ranges(odp.fidelity(study_of(plan()).ask()), SCHEMA, rows)
+    drawn = odp.draw_ranges(odp.start_run(study_of(plan()).ask()), SCHEMA, rows)
     ((low, high),) = drawn.drawn_ranges.values()
     assert 0 <= low < high <= 1e8

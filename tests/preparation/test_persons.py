@@ -30,7 +30,7 @@ def released(plan: odp.BudgetPlan, most: int) -> odp.Release:
 
     def objective(trial: optuna.Trial) -> float:
         model = odp.SoftmaxRegression(table.width, 2)
-        return odp.train(odp.fidelity(trial), model, table).score or 0.0
+        return odp.train(odp.start_run(trial), model, table).score or 0.0
 
     study.optimize(objective)
     return odp.release(study)
@@ -73,7 +73,7 @@ def test_a_person_is_named_as_the_curator_names_it() -> None:
     table = schema(2).encode(ROWS)
 
     def objective(trial: optuna.Trial) -> float:
-        odp.train(odp.fidelity(trial), odp.SoftmaxRegression(table.width, 2), table)
+        odp.train(odp.start_run(trial), odp.SoftmaxRegression(table.width, 2), table)
         return 0.0
 
     study.optimize(objective)
@@ -110,7 +110,7 @@ def test_ranges_of_persons_are_drawn_from_the_records_that_are_kept() -> None:
         epsilon=9.0, records=N, batch_size=30, epochs=1, pilots=0, schema=with_income(None)
     )
     study = optuna.create_study(direction="maximize", sampler=odp.BudgetSampler(plan))
-    run = odp.fidelity(study.ask())
+    run = odp.start_run(study.ask())
     odp.draw_ranges(run, with_income(None), rows)
     table = odp.draw_ranges(run, with_income(1), rows).encode(rows)
     with pytest.raises(odp.errors.PlanError, match="unit="):

@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 import optuna
 import pytest
-from granted import NO_NOISE, granted
 from hypothesis import given
 from hypothesis import strategies as st
+from started import NO_NOISE, started
 
 import optuna_dp as odp
 from optuna_dp.errors import InvalidArgumentError, OptunaDPError
@@ -407,7 +407,7 @@ def two_columns(died: list[Any]) -> Any:
 
 def trained(table: Any, model: Any) -> Any:
     """One step with every record and no noise."""
-    run = granted(N, noise_multiplier=NO_NOISE)
+    run = started(N, noise_multiplier=NO_NOISE)
     return odp.train(run, model, table, learning_rate=1.0)
 
 
@@ -444,7 +444,7 @@ def released(model: Any, records: Any, **arguments: Any) -> str:
     plan = odp.plan_budget(epsilon=3.0, delta=1e-5, records=N, batch_size=10, epochs=2, pilots=0)
 
     def objective(trial: optuna.Trial) -> float:
-        return float(odp.train(odp.fidelity(trial), model(), records, **arguments).score)
+        return float(odp.train(odp.start_run(trial), model(), records, **arguments).score)
 
     study = optuna.create_study(direction="maximize", sampler=odp.BudgetSampler(plan))
     study.optimize(objective, callbacks=[odp.PrivacyCallback()])

@@ -37,7 +37,7 @@ def trained(records: Any, **scored: Any) -> optuna.Study:
 
     def objective(trial: optuna.Trial) -> float:
         model = odp.SoftmaxRegression(SCHEMA.width, 2)
-        run = odp.fidelity(trial)
+        run = odp.start_run(trial)
         return odp.train(run, model, records, score="accuracy", **scored).score or 0.0
 
     study.optimize(objective)
@@ -67,7 +67,7 @@ def test_what_is_vouched_for_is_not_enforced() -> None:
     def objective(trial: optuna.Trial) -> float:
         trial.set_user_attr("loss", 0.5)
         model = odp.SoftmaxRegression(SCHEMA.width, 2)
-        return odp.train(odp.fidelity(trial), model, SCHEMA.encode(ROWS)).score or 0.0
+        return odp.train(odp.start_run(trial), model, SCHEMA.encode(ROWS)).score or 0.0
 
     plan = odp.plan_budget(epsilon=8.0, records=N, batch_size=20, epochs=1, pilots=0)
     attribute = optuna.create_study(direction="maximize", sampler=odp.BudgetSampler(plan))
@@ -87,7 +87,7 @@ def test_records_that_a_model_cannot_learn_from_are_refused_in_words() -> None:
 def trained_number(records: Any) -> None:
     plan = odp.plan_budget(epsilon=8.0, records=N, batch_size=20, epochs=1, pilots=0)
     study = optuna.create_study(direction="maximize", sampler=odp.BudgetSampler(plan))
-    odp.train(odp.fidelity(study.ask()), odp.SoftmaxRegression(records.width, 2), records)
+    odp.train(odp.start_run(study.ask()), odp.SoftmaxRegression(records.width, 2), records)
 
 
 def test_a_function_that_prepared_rows_is_a_part_of_the_road_and_asked_about() -> None:
@@ -111,7 +111,7 @@ def test_a_function_that_prepared_rows_is_a_part_of_the_road_and_asked_about() -
         study.optimize(
             lambda trial: (
                 odp.train(
-                    odp.fidelity(trial), odp.SoftmaxRegression(1, 2), records, score="accuracy"
+                    odp.start_run(trial), odp.SoftmaxRegression(1, 2), records, score="accuracy"
                 ).score
                 or 0.0
             )

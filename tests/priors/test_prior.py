@@ -16,8 +16,8 @@ from optuna.distributions import (
 )
 from scipy import stats
 
-from optuna_dp.priors.densities.informed import FixedCandidates
 from optuna_dp.errors import InvalidArgumentError
+from optuna_dp.priors.densities.informed import FixedCandidates
 from optuna_dp.priors.encoding import encode_params, encoded
 from optuna_dp.priors.given_points import to_internal
 from optuna_dp.priors.prior import UniformPrior, from_unit

@@ -24,7 +24,7 @@ RUN: Any = {**STEP, "steps": 1, "noise_multiplier": 4.0, "score_noise_multiplier
 
 def trains(trial: optuna.Trial) -> float:
     """Trains and scores by the software, on disjoint records where the plan says so."""
-    run = odp.fidelity(trial)
+    run = odp.start_run(trial)
     trial.suggest_float("a", 0, 1)
     others: dict[str, Any] = {}
     if run.scored_on == "disjoint":
@@ -36,7 +36,7 @@ def trains(trial: optuna.Trial) -> float:
 
 def compares(trial: optuna.Trial) -> float:
     """Has a loop of its own, and hands in what it wrote down."""
-    run = odp.fidelity(trial)
+    run = odp.start_run(trial)
     trial.suggest_float("a", 0, 1)
     noise, rate, steps = run.noise_multiplier, run.sample_rate, run.steps
     run.spent(recorded(odp.dp_sgd(noise_multiplier=noise, sample_rate=rate or 1.0, steps=steps)))
@@ -45,7 +45,7 @@ def compares(trial: optuna.Trial) -> float:
 
 
 def shows_nothing(trial: optuna.Trial) -> float:
-    odp.fidelity(trial)
+    odp.start_run(trial)
     return trial.suggest_float("a", 0, 1)
 
 

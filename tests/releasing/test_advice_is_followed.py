@@ -9,8 +9,8 @@ from typing import Any
 
 import optuna
 import pytest
-from samplers.budget.budget_support import budget
 from optuna.distributions import CategoricalDistribution, FloatDistribution
+from samplers.budget.budget_support import budget
 from support import recorded
 
 import optuna_dp as odp
@@ -21,7 +21,7 @@ RUN = odp.gaussian(4.0)
 
 def spending(trial: optuna.Trial) -> float:
     """Trains nothing, and says so as a sound objective says what it spent."""
-    run = odp.fidelity(trial)
+    run = odp.start_run(trial)
     run.spent(recorded(odp.gaussian(run.noise_multiplier)))
     return run.score([trial.suggest_float("x", 0.0, 1.0) < 0.5] * 2000, size=2000)
 
@@ -53,7 +53,7 @@ def test_an_accountant_that_is_handed_in_twice_has_spent_what_it_has_spent() -> 
         dp_event = odp.gaussian(2.0)
 
     def objective(trial: optuna.Trial) -> float:
-        run, accountant = odp.fidelity(trial), Accountant()
+        run, accountant = odp.start_run(trial), Accountant()
         accountant.dp_event = odp.gaussian(run.noise_multiplier)
         run.spent(accountant)
         run.spent(accountant)
@@ -66,7 +66,7 @@ def test_an_accountant_that_is_handed_in_twice_has_spent_what_it_has_spent() -> 
 
 def test_an_event_or_another_accountant_that_is_handed_in_second_is_refused() -> None:
     study = budget_study()
-    run = odp.fidelity(study.ask())
+    run = odp.start_run(study.ask())
     event = odp.gaussian(run.noise_multiplier)
     run.spent(event)
     with pytest.raises(PlanError, match="twice"):
@@ -86,7 +86,7 @@ def test_a_run_that_is_pruned_before_it_asks_what_it_may_spend_shows_nothing() -
 
 def test_a_run_that_is_pruned_after_it_asked_is_not_checked() -> None:
     def objective(trial: optuna.Trial) -> float:
-        odp.fidelity(trial)
+        odp.start_run(trial)
         if trial.number == 1:
             raise optuna.TrialPruned
         return spending(trial)

@@ -17,13 +17,13 @@ from support import RUN, exactly, logged, objective, study_of
 
 import optuna_dp as odp
 from optuna_dp.accounting.rdp_curves import DEFAULT_ORDERS
+from optuna_dp.core.numbers_shown import rounded_up
 from optuna_dp.errors import (
     InvalidArgumentError,
     PlanError,
     ReleaseRefusedError,
     UnsupportedEventError,
 )
-from optuna_dp.core.numbers_shown import rounded_up
 from optuna_dp.releasing.callbacks import LOSS_LOGGER, renyi_in_words
 
 

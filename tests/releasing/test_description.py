@@ -18,7 +18,7 @@ ALL = {
     "owner": "St. Anne's",
     "date": "2026-03-31",
     "unit": "patient",
-    "cap": 3,
+    "most": 3,
     "sampling": "Poisson, by Opacus",
     "trust": "the hospital's own cluster",
     "purpose": "triage",
@@ -52,14 +52,14 @@ def test_all_of_it_stands_in_the_statement() -> None:
 @pytest.mark.parametrize("unit", ["patient", "a patient", "One patient", "each  patient"])
 def test_the_statement_has_one_article_before_the_unit(unit: str) -> None:
     study = study_of(1)
-    odp.describe(study, unit=unit, cap=1)
+    odp.describe(study, unit=unit, most=1)
     assert "| vouched for: one patient |" in released(study).statement()
 
 
 @pytest.mark.promise("persons")
 def test_a_unit_with_several_records_is_told_what_it_has() -> None:
     study = study_of(1)
-    odp.describe(study, unit="patient", cap=2)
+    odp.describe(study, unit="patient", most=2)
     release = released(study)
     several = release.to_json()["statement"]["unit_with_several_records"]
     # Twice the sensitivity is half the noise; group privacy is a little looser than that.
@@ -97,8 +97,8 @@ def test_it_can_be_told_in_pieces_until_the_release() -> None:
         {"records": 0},
         {"records": True},
         {"date": "31.3.2026"},
-        {"cap": 0, "unit": "patient"},
-        {"cap": 2},
+        {"most": 0, "unit": "patient"},
+        {"most": 2},
     ],
     ids=str,
 )
@@ -111,7 +111,7 @@ def test_nonsense_is_refused(wrong: dict[str, Any]) -> None:
 
 def test_a_damaged_record_is_refused() -> None:
     study = study_of()
-    study._storage.set_study_system_attr(study._study_id, "optuna_dp:description", {"cap": 0})
+    study._storage.set_study_system_attr(study._study_id, "optuna_dp:description", {"most": 0})
     with pytest.raises(ReleaseRefusedError, match="description is corrupted"):
         released(study)
 

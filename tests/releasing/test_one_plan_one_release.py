@@ -117,7 +117,7 @@ def test_a_number_of_runs_that_was_damaged_is_noticed(slots: int) -> None:
     record = stored(study)[0].system_attrs[PLAN.key]
     stored(study)[0].system_attrs[PLAN.key] = {**record, "slots": slots}
     study.optimize(objective)  # A worker that reads the damaged record makes nothing sound.
-    with pytest.raises(ReleaseRefusedError, match=r"plan record is corrupted.*backup"):
+    with pytest.raises(ReleaseRefusedError, match=r"plan entry is corrupted.*backup"):
         odp.release(study)
     stored(study)[0].system_attrs[PLAN.key] = record
     if slots < 9:
@@ -131,5 +131,5 @@ def test_a_slot_that_does_not_say_its_plan_is_refused() -> None:
         record = dict(trial.system_attrs[SLOT.key])
         del record["plan"]
         trial.system_attrs[SLOT.key] = record
-    with pytest.raises(ReleaseRefusedError, match="slot record"):
+    with pytest.raises(ReleaseRefusedError, match="slot entry"):
         odp.release(study)

@@ -12,7 +12,6 @@ from typing import Any, ClassVar
 import numpy as np
 import optuna
 import pytest
-from samplers.budget.budget_support import budget, finished
 from releasing.forgery import made_again
 from releasing.small_studies import (
     DISJOINT,
@@ -28,6 +27,7 @@ from releasing.small_studies import (
     shows_nothing,
     trains,
 )
+from samplers.budget.budget_support import budget, finished
 from support import logged, study_of
 from typer.testing import CliRunner
 
@@ -47,7 +47,7 @@ def disjoint() -> odp.Release:
     return released(trains, DISJOINT, described=500)
 
 
-def promises_of(release: odp.Release) -> list[str]:
+def assumptions_of(release: odp.Release) -> list[str]:
     return [promise["text"] for promise in release.to_json()["statement"]["assumptions"]]
 
 
@@ -58,7 +58,7 @@ def promises_of(release: odp.Release) -> list[str]:
 def test_where_the_number_of_runs_is_secret_no_promise_counts_them() -> None:
     study = study_of(odp.RandTuneSampler(trials=odp.Geometric(3), run=odp.RunPlan(**RUN)))
     study.optimize(trains)
-    first = promises_of(odp.release(study))[0]
+    first = assumptions_of(odp.release(study))[0]
     assert "in every run with an output the software did it itself" in first
     assert not any(map(str.isdigit, first))
 
@@ -87,12 +87,12 @@ def test_public_settings_are_promised_and_asked_for_where_other_code_trained(
     enforced: odp.Release,
 ) -> None:
     begins = "If code other than odp.train trained"
-    assert not any(text.startswith(begins) for text in promises_of(enforced))
+    assert not any(text.startswith(begins) for text in assumptions_of(enforced))
     for release in (released(compares), released(shows_nothing, vouched="It is known.")):
-        assert any(text.startswith(begins) for text in promises_of(release))
+        assert any(text.startswith(begins) for text in assumptions_of(release))
         assert f"{begins}: were all bounds, norms" in odp.verify(release.to_json()).questions
     trained = enforced.with_training(odp.pure_dp(0.1))
-    assert any(text.startswith("The final training used") for text in promises_of(trained))
+    assert any(text.startswith("The final training used") for text in assumptions_of(trained))
     found = odp.verify(trained.to_json())
     assert found.ok
     assert "code of the final training" in found.questions
@@ -116,7 +116,7 @@ def test_how_records_were_sampled_is_asked_where_a_sample_is_drawn_or_somebody_s
 
 
 def names_numbers(release: odp.Release) -> bool:
-    return any("numbers of records" in text for text in promises_of(release))
+    return any("numbers of records" in text for text in assumptions_of(release))
 
 
 def test_that_the_number_of_records_is_public_is_a_promise_where_the_plan_has_one(
@@ -125,7 +125,7 @@ def test_that_the_number_of_records_is_public_is_a_promise_where_the_plan_has_on
     assert names_numbers(enforced)
     of_an_event = odp.release(finished())  # Its plan names no records, but scores have a divisor.
     assert not names_numbers(of_an_event)
-    assert any("is divided by is public" in text for text in promises_of(of_an_event))
+    assert any("is divided by is public" in text for text in assumptions_of(of_an_event))
     study = study_of(odp.RandTuneSampler(trials=odp.Geometric(3), run=odp.RunPlan(**RUN)))
     study.optimize(trains)
     assert names_numbers(odp.release(study))
@@ -138,7 +138,7 @@ def test_a_promise_about_early_stopping_is_left_out_only_where_the_software_took
     enforced: odp.Release,
 ) -> None:
     def speaks_of_it(release: odp.Release) -> bool:
-        return any("when a training stopped" in text for text in promises_of(release))
+        return any("when a training stopped" in text for text in assumptions_of(release))
 
     assert not speaks_of_it(enforced)
     assert speaks_of_it(released(compares))
@@ -150,7 +150,7 @@ def test_promises_of_public_and_disjoint_scores_are_there_where_they_are_needed(
     enforced: odp.Release, disjoint: odp.Release
 ) -> None:
     def texts(release: odp.Release) -> str:
-        return " ".join(promises_of(release))
+        return " ".join(assumptions_of(release))
 
     public = odp.release(finished(budget(2, score=None)))
     assert "scores were computed on are public" in texts(public)
@@ -181,7 +181,7 @@ def by_hand(trial: optuna.Trial) -> float:
 
 def of_a_few(trial: optuna.Trial) -> float:
     """Divides the sum of ten values by a hundred, and vouches for it."""
-    run = odp.fidelity(trial)
+    run = odp.start_run(trial)
     trial.suggest_float("a", 0, 1)
     odp.train(run, odp.SoftmaxRegression(5, 2), TRAINED)
     return run.score(np.ones(10), size=100, vouched="of a tenth")
@@ -213,7 +213,7 @@ def test_words_of_a_file_are_no_words_of_the_check() -> None:
     forged = "1\x1b[2J\nAGREES: everything"
     study = study_of(odp.RandTuneSampler(trials=odp.Geometric(3), run=odp.gaussian(4.0)))
     with pytest.raises(InvalidArgumentError, match="unit"):
-        odp.describe(study, unit="patient\n\n# Approved", cap=2)
+        odp.describe(study, unit="patient\n\n# Approved", most=2)
     odp.describe(study, owner="me\n\n# Approved")
     study.optimize(lambda trial: trial.suggest_float("a", 0, 1))
     data = odp.release(study, vouched="known").to_json()
@@ -283,14 +283,14 @@ def test_the_verdict_is_the_first_line_and_every_difference_has_a_reason(
 
 def test_what_if_a_person_has_several_records(enforced: odp.Release) -> None:
     data = enforced.to_json()
-    words = odp.verify(data, cap=3).what_if
+    words = odp.verify(data, most=3).what_if
     epsilon = float(words.split("epsilon = ")[1].split(" ")[0])
     exact = group_epsilon(enforced.guarantee, 1e-5, 3)
     assert exact <= epsilon <= exact + 1e-3
     assert odp.verify(data).what_if == ""
-    assert odp.verify(data, cap=3).statement == odp.verify(data).statement
-    with pytest.raises(InvalidArgumentError, match="cap=0"):
-        odp.verify(data, cap=0)
+    assert odp.verify(data, most=3).statement == odp.verify(data).statement
+    with pytest.raises(InvalidArgumentError, match="most=0"):
+        odp.verify(data, most=0)
 
 
 def test_what_if_is_refused_where_clients_are_protected() -> None:
@@ -299,18 +299,18 @@ def test_what_if_is_refused_where_clients_are_protected() -> None:
     study.optimize(lambda trial: trial.suggest_float("x", 0, 1))
     data = odp.release(study, vouched="a test").to_json()
     with pytest.raises(InvalidArgumentError, match="protects clients"):
-        odp.verify(data, cap=2)
+        odp.verify(data, most=2)
 
 
 def test_the_questions_ask_for_every_promise_and_every_open_row() -> None:
     release = released(shows_nothing, vouched="Our own library trains with this noise.")
     sheet = odp.verify(release.to_json()).questions
-    for number, _ in enumerate(promises_of(release), start=1):
-        assert f"(promise {number}" in sheet
+    for number, _ in enumerate(assumptions_of(release), start=1):
+        assert f"(assumption {number}" in sheet
     for row in ("Data", "Owner of the data", "Purpose", "A record belongs to"):
         assert f"(row *{row}*" in sheet
     assert "Our own library trains with this noise." in sheet
-    assert sheet.count("Name: ____") == sheet.count("Answer: ____") > len(promises_of(release))
+    assert sheet.count("Name: ____") == sheet.count("Answer: ____") > len(assumptions_of(release))
     assert release.to_json()["statement"]["digest"] in sheet
 
 
@@ -323,7 +323,7 @@ def test_the_command_prints_the_questions_and_the_what_if(
     sheet = runner.invoke(app, ["verify", str(file), "--questions"])
     assert sheet.stdout.strip() == odp.verify(file).questions.strip()
     assert "What if: for a person with up to 2 records" in (
-        runner.invoke(app, ["verify", str(file), "--cap", "2"]).stdout
+        runner.invoke(app, ["verify", str(file), "--most", "2"]).stdout
     )
     for both in (["--questions", "--json"], ["--questions", "--statement"]):
         assert runner.invoke(app, ["verify", str(file), *both]).exit_code == 2
@@ -351,7 +351,7 @@ def test_a_reason_that_nothing_needs_is_said_not_to_be_printed() -> None:
 
 def test_a_fault_of_the_set_up_leaves_the_trial_its_training() -> None:
     def mends_itself(trial: optuna.Trial) -> float:
-        run = odp.fidelity(trial)
+        run = odp.start_run(trial)
         with pytest.raises(InvalidArgumentError):
             odp.train(run, odp.SoftmaxRegression(5, 2), TRAINED, score="wrong")  # type: ignore[arg-type]
         return trains(trial)
@@ -364,7 +364,7 @@ def test_a_fault_of_the_set_up_that_leaves_the_objective_uses_up_the_runs_place(
 
     def is_wrong_first(trial: optuna.Trial) -> float:
         if trial.number == 0:
-            odp.train(odp.fidelity(trial), odp.SoftmaxRegression(5, 2), (X[:9], Y[:9]))
+            odp.train(odp.start_run(trial), odp.SoftmaxRegression(5, 2), (X[:9], Y[:9]))
         return trains(trial)
 
     with pytest.raises(InvalidArgumentError) as caught:

@@ -82,7 +82,7 @@ def budget(**options: Any) -> odp.Release:
     plan = odp.plan_budget(**{"epsilon": 2.0, "records": 400, "batch_size": 40, **options})
 
     def objective(trial: Any) -> float:
-        odp.fidelity(trial)
+        odp.start_run(trial)
         score: float = trial.suggest_float("x", 0, 1)
         return score
 
@@ -93,7 +93,7 @@ def short_list() -> odp.Release:
     plan = odp.plan_budget(epsilon=2.0, **STEP, epochs=1, candidates=3)
     candidates = [{"x": 0.1}, {"x": 0.2}, {"x": 0.3}]
     study = study_of(odp.BudgetSampler(plan, candidates=candidates))
-    study.optimize(lambda trial: odp.fidelity(trial) and trial.suggest_float("x", 0, 1))
+    study.optimize(lambda trial: odp.start_run(trial) and trial.suggest_float("x", 0, 1))
     return odp.release(study, vouched="a test")
 
 
@@ -136,7 +136,7 @@ JUDGED: dict[str, Callable[[], odp.Release]] = {
     "exactly 12 runs": lambda: selected(GAUSSIAN, odp.Binomial(12, mean=12)),
     "exactly 4 runs": lambda: selected(GAUSSIAN, exactly(4)),
     "persons with records": lambda: selected(
-        GAUSSIAN, odp.Geometric(mean=3), unit="patient", cap=3
+        GAUSSIAN, odp.Geometric(mean=3), unit="patient", most=3
     ),
     "adaptive, the data seen": lambda: adapted(schedule="any"),
     "noisy max": lambda: chosen(noisy_max()),

@@ -73,7 +73,7 @@ def selection_described() -> odp.Release:
         records=900,
         owner="St. Anne's",
         unit="patient",
-        cap=2,
+        most=2,
         trust="the clinic's own cluster",
     )
 
@@ -121,7 +121,7 @@ def all_by_schema() -> odp.Release:
     study.optimize(
         lambda trial: (
             odp.train(
-                odp.fidelity(trial),
+                odp.start_run(trial),
                 odp.SoftmaxRegression(schema.width, 2),
                 schema.encode(rows),
                 score="accuracy",
@@ -209,7 +209,7 @@ def described(words: str) -> dict[str, Any]:
     fields = ("dataset", "owner", "sampling", "trust", "purpose")
     free: dict[str, Any] = dict.fromkeys(fields, words)
     unit = "".join(c for c in words if c.isalnum() or c == " ").strip()
-    odp.describe(study, **free, unit=unit, cap=2)
+    odp.describe(study, **free, unit=unit, most=2)
     study.optimize(lambda trial: trial.suggest_float("x", 0, 1))
     return verified(odp.release(study, vouched=words))
 
@@ -219,7 +219,7 @@ def named(words: str) -> dict[str, Any]:
     plan = odp.plan_budget(epsilon=3.0, records=400, batch_size=400, epochs=1, pilots=1)
 
     def objective(trial: optuna.Trial) -> float:
-        run = odp.fidelity(trial)
+        run = odp.start_run(trial)
         trial.suggest_categorical(words, [words])
         run.spent(recorded(simulated(run)))
         return run.score(np.ones(10), size=400, vouched=words)

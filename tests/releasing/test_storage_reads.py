@@ -14,7 +14,7 @@ from support import RUN, ask, exactly, tell
 
 import optuna_dp as odp
 from optuna_dp.errors import ReleaseRefusedError
-from optuna_dp.evidence.procedure import Asked
+from optuna_dp.evidence.procedure import ReleaseRequest
 from optuna_dp.evidence.procedures import procedure_of
 from optuna_dp.evidence.reading import open_study, read_evidence
 from optuna_dp.study.entries import RELEASED
@@ -132,7 +132,7 @@ def test_what_is_released_is_a_function_of_what_was_read(kind: str) -> None:
 
     storage.before = refuse
     kept = pickle.loads(pickle.dumps(evidence))
-    outcome = procedure_of(kept.plan.design).outcome(kept, Asked(vouched="a test"))
+    outcome = procedure_of(kept.plan.design).outcome(kept, ReleaseRequest(vouched="a test"))
     storage.before = lambda name: None
     assert outcome.trial is not None
     assert outcome.trial.params == odp.release(study, vouched="a test").params
@@ -163,7 +163,7 @@ def test_a_grant_reads_the_plan_and_its_trial_once(monkeypatch: pytest.MonkeyPat
                 "from_json",
                 classmethod(lambda cls, data: parsed.append(data) or from_json(cls, data)),
             )
-            run = odp.fidelity(trial)
+            run = odp.start_run(trial)
         assert len(parsed) == 1
         # The trial that holds the plan, and this one.
         assert storage.calls["get_trial"] == 2

@@ -11,8 +11,8 @@ from typing import Any
 
 import optuna
 import pytest
-from samplers.budget.budget_support import budget
 from releasing.forgery import made_again
+from samplers.budget.budget_support import budget
 from slow_cases import slow_if
 from support import asking
 from support import release as released_by
@@ -20,8 +20,8 @@ from typer.testing import CliRunner
 
 import optuna_dp as odp
 from optuna_dp.cli.application import app
-from optuna_dp.errors import InvalidArgumentError
 from optuna_dp.core.numbers_shown import rounded_up
+from optuna_dp.errors import InvalidArgumentError
 
 RUN = odp.gaussian(noise_multiplier=4.0)
 QUICK = odp.pure_dp(0.1)  # Quickly accounted for.
@@ -42,7 +42,7 @@ SAMPLERS: dict[str, Callable[[], Any]] = {
 
 def released(**kwargs: Any) -> odp.Release:
     study = optuna.create_study(sampler=odp.RandTuneSampler(trials=odp.Geometric(mean=3), run=RUN))
-    odp.describe(study, dataset="made up", records=900, unit="patient", cap=2)
+    odp.describe(study, dataset="made up", records=900, unit="patient", most=2)
     study.optimize(lambda trial: trial.suggest_float("x", 0, 1))
     return odp.release(study, **kwargs, vouched="a test")
 
@@ -346,7 +346,7 @@ def test_a_design_that_nothing_follows_from_is_found_in_a_consistent_forgery() -
         records=400, batch_size=400, steps=1, noise_multiplier=4.0, score_noise_multiplier=20.0
     )
     study = optuna.create_study(sampler=odp.RandTuneSampler(trials=LAW, run=plan))
-    study.optimize(lambda trial: odp.fidelity(trial) and trial.suggest_float("x", 0, 1))
+    study.optimize(lambda trial: odp.start_run(trial) and trial.suggest_float("x", 0, 1))
     data = json.loads(json.dumps(odp.release(study, vouched="a test").to_json()))
     assert odp.verify(data).ok
 
@@ -395,7 +395,7 @@ def of_ranges() -> dict[str, Any]:
     """A release of a budget whose parameters are of every kind."""
 
     def objective(trial: optuna.Trial) -> float:
-        odp.fidelity(trial)
+        odp.start_run(trial)
         trial.suggest_int("width", 8, 256, step=8)
         trial.suggest_float("rate", 1e-4, 1.0, log=True)
         trial.suggest_categorical("choice", [None, 1, "a"])
@@ -454,7 +454,7 @@ def test_another_hyperparameter_of_its_stated_range_agrees(
 
 def test_values_by_hand_and_ranges_that_change_are_within_what_is_stated() -> None:
     def objective(trial: optuna.Trial) -> float:
-        odp.fidelity(trial)
+        odp.start_run(trial)
         trial.suggest_int("width", 8, 256 if trial.number == 1 else 64, step=8)
         trial.suggest_float("rate", 0.1, 1.0, log=True)
         return float(trial.number)

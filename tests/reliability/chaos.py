@@ -175,7 +175,7 @@ def live_through(
     release = release_of(study)
     trials = study.get_trials(deepcopy=False)
     if sampler == "budget":
-        check_charged(release, Diary.read(diary).granted)
+        check_charged(release, Diary.read(diary).started)
         first = BUDGET.pilots
     else:
         assert plan.slots == slots

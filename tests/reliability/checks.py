@@ -11,8 +11,8 @@ from scipy.optimize import brentq
 from scipy.stats import norm
 
 import optuna_dp as odp
-from optuna_dp.samplers.budget.settings import PROCEDURE, BudgetSettings
 from optuna_dp.evidence.reading import read_evidence
+from optuna_dp.samplers.budget.settings import PROCEDURE, BudgetSettings
 from optuna_dp.study.entries import BEYOND, SLOT
 from optuna_dp.study.trials import read_plan
 
@@ -87,7 +87,7 @@ def gaussian_epsilon(mu: float, delta: float) -> float:
     return brentq(excess, 0.0, 100.0)
 
 
-def check_charged(release: odp.Release, granted: list[float]) -> None:
-    """A release charges for no less than objectives were granted: so many Gaussians of noise."""
-    spent = sum(1 / noise**2 for noise in granted) ** 0.5
+def check_charged(release: odp.Release, started: list[float]) -> None:
+    """A release charges for no less than objectives were given: so many Gaussians of noise."""
+    spent = sum(1 / noise**2 for noise in started) ** 0.5
     assert release.guarantee.epsilon(1e-5) >= gaussian_epsilon(spent, 1e-5) * (1 - 1e-9)

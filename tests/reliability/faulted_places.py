@@ -21,8 +21,8 @@ import sqlalchemy
 from patience import within
 
 import optuna_dp as odp
-from optuna_dp.errors import InvalidArgumentError, OptunaDPError
 from optuna_dp.core.polling import poll
+from optuna_dp.errors import InvalidArgumentError, OptunaDPError
 from optuna_dp.study.torn_journals import mend_journal, torn_lines
 
 from .checks import plan_of

@@ -57,7 +57,7 @@ from .faulted_places import (
     new_place,
 )
 from .storages import open_storage, opened
-from .workers import BUDGET, SAMPLERS, Diary, granted_to, make_mortal
+from .workers import BUDGET, SAMPLERS, Diary, make_mortal, started_by
 
 FILES = ("sqlite", "journal", "sqlite", "journal", "grpc")
 # Neither its mean nor its name is a whole number, so that no text has to name one.
@@ -114,9 +114,9 @@ def worker(place: Place, sampler: str, fault: Fault, diary: Path, free_bytes: in
         study = optuna.load_study(study_name=NAME, storage=storage, sampler=SAMPLERS[sampler](LAW))
 
         def objective(trial: optuna.Trial) -> float:
-            granted = granted_to(trial)
-            if granted is not None:
-                note(f"granted {granted}")
+            started = started_by(trial)
+            if started is not None:
+                note(f"started {started}")
             x = trial.suggest_float("x", -1.0, 1.0)
             note(f"began {trial.number}")
             score: float = tell(trial, -((x - 0.3) ** 2))

@@ -1,11 +1,11 @@
-"""An independent ledger: what every objective was granted, against what the release charges.
+"""An independent ledger: what every objective was given, against what the release charges.
 
 Random studies of every procedure do whatever Optuna's public API offers: threads, ask and tell,
 enqueued, added and retried trials, failures, pruning, Ctrl-C, trials of other samplers, workers
 that die at any call to the storage. Whoever calls an objective writes down that it was called, and
 with what noise, before anything else happens. What is released in the end has to charge for it:
 
-* of a budget, the Gaussians that its runs were granted, composed;
+* of a budget, the Gaussians that its runs were given, composed;
 * of a selection, runs of no more noise than they had, and at least what an attack gets from the
   best of T of them; of random tuning at most dp-accounting's own bound;
 * of a choice among utilities, every recorded answer at the epsilon with which it was drawn,
@@ -43,13 +43,13 @@ from support import add_behind, tell
 
 import optuna_dp as odp
 from optuna_dp.errors import OptunaDPError, ReleaseRefusedError, UnfinishedStudyError
-from optuna_dp.study.entries import SLOT
 from optuna_dp.mechanisms import doubling, report_noisy_max
 from optuna_dp.samplers.choice.choice import recorded_choices
+from optuna_dp.study.entries import SLOT
 
 from .checks import check_charged, plan_of
 from .storages import opened
-from .workers import BUDGET, PROCEDURES, X, granted_to
+from .workers import BUDGET, PROCEDURES, X, started_by
 
 # So many studies in all; before a release, LEDGER_STUDIES=1000.
 STUDIES = int(os.environ.get("LEDGER_STUDIES", "24"))
@@ -135,9 +135,9 @@ class World:
             theirs = isinstance(trial.study.sampler, optuna.samplers.RandomSampler)
             if self.procedure != "budget" and not theirs:  # Called is what counts.
                 self.ledger.append((trial.number, None if utilities else self.noise))
-            granted = granted_to(trial)
-            if granted is not None:
-                self.ledger.append((trial.number, granted))
+            started = started_by(trial)
+            if started is not None:
+                self.ledger.append((trial.number, started))
             x = trial.suggest_float("x", -1.0, 1.0)
             value = 1.0 - (x - 0.3) ** 2 / 2
             how = 1.0 if well or utilities else rng.random()
@@ -262,9 +262,9 @@ class World:
             if not trial.state.is_finished():
                 continue
             with contextlib.suppress(OptunaDPError, optuna.TrialPruned):
-                granted = granted_to(Trial(self.study, trial._trial_id))
-                if granted is not None and SLOT.key not in trial.system_attrs:
-                    self.ledger.append((trial.number, granted))
+                started = started_by(Trial(self.study, trial._trial_id))
+                if started is not None and SLOT.key not in trial.system_attrs:
+                    self.ledger.append((trial.number, started))
 
     def looks(self) -> None:
         with contextlib.suppress(OptunaDPError):
@@ -317,15 +317,15 @@ class World:
         assert max(calls.values(), default=0) <= 1, f"{self.name}: twice: {calls}"
 
     def check(self, found: odp.Release) -> None:
-        """The release charges for no less than was granted."""
+        """The release charges for no less than was given."""
         calls = Counter(number for number, _ in self.ledger)
         assert max(calls.values(), default=0) <= 1, f"{self.name}: runs took place twice: {calls}"
         plan = plan_of(self.study)
         assert plan is not None
         if self.procedure == "budget":
-            granted = [noise for _, noise in self.ledger if noise is not None]
-            check_charged(found, granted)
-            counts = Counter(granted)
+            started = [noise for _, noise in self.ledger if noise is not None]
+            check_charged(found, started)
+            counts = Counter(started)
             for rung, size in zip(BUDGET.rungs, BUDGET.rung_sizes, strict=True):
                 assert counts.pop(rung.noise_multiplier, 0) <= size
             assert counts.pop(BUDGET.final.noise_multiplier, 0) <= 1 + BUDGET.spare_runs

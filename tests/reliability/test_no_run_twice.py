@@ -1,4 +1,4 @@
-"""Whoever begins a run has won it: an independent ledger of what every objective was granted.
+"""Whoever begins a run has won it: an independent ledger of what every objective was given.
 
 Workers pop waiting trials (enqueued, retried, added by hand) as fast as they can. SQLite gives
 one trial to several of them: without claims, every fourth of these studies makes a run twice.

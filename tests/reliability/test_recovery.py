@@ -7,10 +7,10 @@ import json
 import optuna
 import pytest
 import sqlalchemy
-from samplers.budget.budget_support import budget
 from optuna.storages import JournalStorage
 from optuna.storages.journal import JournalFileBackend, JournalFileOpenLock
 from optuna.trial import TrialState
+from samplers.budget.budget_support import budget
 from support import RUN, exactly, logged, objective, study_of
 from typer.testing import CliRunner
 

@@ -10,10 +10,10 @@ from typing import Any
 import optuna
 import pytest
 import sqlalchemy
-from samplers.budget.budget_support import budget
 from optuna.storages import InMemoryStorage, JournalStorage, RDBStorage
 from optuna.storages.journal import JournalFileBackend
 from optuna.trial import TrialState
+from samplers.budget.budget_support import budget
 from support import RUN, exactly, logged, objective, study_of
 
 import optuna_dp as odp

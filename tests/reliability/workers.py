@@ -67,26 +67,26 @@ PROCEDURES: dict[str, Callable[..., optuna.samplers.BaseSampler]] = {
     ),
 }
 
-# Of every call of an objective the trial's number, and the noise that it was granted: None where
+# Of every call of an objective the trial's number, and the noise that it was given: None where
 # the plan does not say what a run costs.
 Ledger = list[tuple[int, float | None]]
 
 
-def granted_to(trial: optuna.Trial) -> float | None:
-    """The noise that a run is granted; None where the plan does not say what a run costs."""
+def started_by(trial: optuna.Trial) -> float | None:
+    """The noise that a run is started; None where the plan does not say what a run costs."""
     if not isinstance(trial.study.sampler, odp.BudgetSampler):
         return None
     ask(trial)
-    return float(odp.fidelity(trial).noise_multiplier)
+    return float(odp.start_run(trial).noise_multiplier)
 
 
 def noting(ledger: Ledger) -> Callable[[optuna.Trial], float]:
     """An objective that notes each of its calls; its score lies in [0, 1]."""
 
     def objective(trial: optuna.Trial) -> float:
-        granted = granted_to(trial)
+        started = started_by(trial)
         x = trial.suggest_float("x", -1.0, 1.0)
-        ledger.append((trial.number, granted))
+        ledger.append((trial.number, started))
         score: float = tell(trial, 1.0 - (x - 0.3) ** 2 / 2)
         return score
 
@@ -211,7 +211,7 @@ def make_mortal(storage: BaseStorage, fate: Fate, note: Callable[[str], Any]) ->
 def live_and_die(job: Job, fate: Fate, diary: str, longest_run: float, seed: int) -> None:
     """One mortal worker.
 
-    Its diary: trials it took (ids), numbers of runs that began, and what they were granted.
+    Its diary: trials it took (ids), numbers of runs that began, and what they were given.
     """
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     file = os.open(diary, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
@@ -225,9 +225,9 @@ def live_and_die(job: Job, fate: Fate, diary: str, longest_run: float, seed: int
         )
 
         def objective(trial: optuna.Trial) -> float:
-            granted = granted_to(trial)
-            if granted is not None:
-                note(f"granted {granted}")
+            started = started_by(trial)
+            if started is not None:
+                note(f"started {started}")
             fate.tick(before=True)
             x = trial.suggest_float("x", -1.0, 1.0)
             note(f"began {trial.number}")
@@ -251,7 +251,7 @@ class Diary:
     takers: dict[int, int] = field(default_factory=dict)  # trial id -> process id
     taking: set[int] = field(default_factory=set)  # process ids: in the middle of it
     began: list[int] = field(default_factory=list)
-    granted: list[float] = field(default_factory=list)
+    started: list[float] = field(default_factory=list)
     raised: list[str] = field(default_factory=list)
 
     @classmethod
@@ -268,8 +268,8 @@ class Diary:
                         diary.takers[int(value)] = int(pid)
                 elif what == "began":
                     diary.began.append(int(value))
-                elif what == "granted":
-                    diary.granted.append(float(value))
+                elif what == "started":
+                    diary.started.append(float(value))
                 else:
                     diary.raised.append(value)
         return diary

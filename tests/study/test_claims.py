@@ -485,14 +485,14 @@ def test_what_no_sampler_of_the_study_began_is_granted_nothing(when: str) -> Non
     study = study_of(SAMPLERS["budget"]())
     study.optimize(run_of, n_trials=1 if when == "before" else None)
     other = optuna.load_study(study_name=study.study_name, storage=study._storage)
-    granted: list[Any] = []
+    started: list[Any] = []
 
     def objective(trial: Trial) -> float:
-        granted.append(odp.fidelity(trial))
+        started.append(odp.start_run(trial))
         return 0.0
 
     with pytest.raises(PlanError, match="was not started by the study's"):
         other.optimize(objective, n_trials=3)
     with pytest.raises(PlanError, match="the plan does not include it"):
-        odp.fidelity(other.ask())
-    assert granted == []
+        odp.start_run(other.ask())
+    assert started == []

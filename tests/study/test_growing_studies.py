@@ -31,7 +31,7 @@ def counted(monkeypatch: pytest.MonkeyPatch, module: Any, name: str, size: Any) 
 
 def objective(trial: optuna.Trial) -> float:
     if isinstance(trial.study.sampler, odp.BudgetSampler):
-        odp.fidelity(trial)
+        odp.start_run(trial)
     return trial.suggest_float("x", 0.0, 1.0)
 
 

@@ -14,8 +14,8 @@ from typing import Any
 
 import optuna
 import pytest
-from samplers.budget.budget_support import budget
 from optuna.trial import TrialState
+from samplers.budget.budget_support import budget
 from support import RUN, ask, exactly, study_of, tell
 
 import optuna_dp as odp

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from samplers.budget.budget_support import budget
 from optuna.samplers import BaseSampler
-from support import exactly
+from samplers.budget.budget_support import budget
 from samplers.choice.utility_support import LOOP, K
+from support import exactly
 
 import optuna_dp as odp
 

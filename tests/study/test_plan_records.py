@@ -13,7 +13,7 @@ import optuna_dp as odp
 from optuna_dp.errors import PlanError
 from optuna_dp.study.entries import PLAN, SLOT
 from optuna_dp.study.plan import StudyPlan
-from optuna_dp.study.trials import SlotRecord
+from optuna_dp.study.trials import SlotEntry
 
 GRID = {"x": optuna.distributions.FloatDistribution(0, 1, step=0.25)}
 SAMPLERS = {
@@ -60,6 +60,6 @@ def test_a_damaged_slot_record_is_refused_without_its_secrets(name: str, damage:
     record = study.get_trials()[0].system_attrs[SLOT.key]
     secret = record[name][2:]
     longer = "0" if damage == "00" else ""  # digits, but more than there are
-    with pytest.raises(PlanError, match="slot record of a run is corrupted") as caught:
-        SlotRecord.from_json({**record, name: damage + longer + secret})
+    with pytest.raises(PlanError, match="slot entry of a run is corrupted") as caught:
+        SlotEntry.from_json({**record, name: damage + longer + secret})
     assert secret not in str(caught.value)

@@ -192,19 +192,19 @@ def test_a_worker_with_another_plan_takes_no_run_that_waits() -> None:
     )
     study = study_of(odp.BudgetSampler(plan))
 
-    def with_fidelity(trial: optuna.Trial) -> float:
+    def with_start_run(trial: optuna.Trial) -> float:
         ask(trial)
         score: float = tell(trial, objective(trial))
         return score
 
-    study.optimize(with_fidelity, n_trials=1)
+    study.optimize(with_start_run, n_trials=1)
     study.enqueue_trial({"x": 0.5})
     study.sampler = odp.BudgetSampler(plan, pilot_batch_size=2)
     with pytest.raises(PlanError, match="No run is lost"):
-        study.optimize(with_fidelity)
+        study.optimize(with_start_run)
     assert [t.state for t in study.trials] == [TrialState.COMPLETE, TrialState.WAITING]
     study.sampler = odp.BudgetSampler(plan)
-    study.optimize(with_fidelity)
+    study.optimize(with_start_run)
     assert study.trials[1].params == {"x": 0.5}
     assert len(odp.release(study).pilots) == 3
 

@@ -8,17 +8,17 @@ from typing import Any
 
 import optuna
 import pytest
-from samplers.budget.budget_support import budget
 from optuna.distributions import FloatDistribution
 from optuna.storages import JournalStorage
 from optuna.storages.journal import JournalFileBackend
 from reliability.clocks import FakeClock
+from samplers.budget.budget_support import budget
 from support import exactly, logged, objective, study_of
 from typer.testing import CliRunner
 
 import optuna_dp as odp
-from optuna_dp.core import polling
 from optuna_dp.cli.application import app
+from optuna_dp.core import polling
 from optuna_dp.errors import UnfinishedStudyError
 from optuna_dp.study.recovery_words import hidden_password
 from optuna_dp.study.waiting import Waiting

@@ -13,10 +13,10 @@ from support import budget_sampler, study_of
 
 import optuna_dp as odp
 from optuna_dp.errors import PlanError
-from optuna_dp.study.entries import SPENT, TRAININGS
-from optuna_dp.runs.run import Fidelity
-from optuna_dp.runs.run_endings import settle
+from optuna_dp.runs.run import Run
+from optuna_dp.runs.run_endings import finalise
 from optuna_dp.runs.trial_notes import claims, noted
+from optuna_dp.study.entries import SPENT, TRAININGS
 
 torch = pytest.importorskip("torch", reason="needs the extra opacus")
 pytest.importorskip("opacus", reason="needs the extra opacus")
@@ -32,11 +32,11 @@ class Begun:
 
     study: optuna.Study
     trial: optuna.Trial
-    run: Fidelity
+    run: Run
 
     def end(self) -> None:
         """Ends the trial, as the study's sampler does."""
-        settle(self.study, self.stored)
+        finalise(self.study, self.stored)
 
     @property
     def stored(self) -> optuna.trial.FrozenTrial:
@@ -65,7 +65,7 @@ class Begun:
 def begin(plan: Any = PLAN) -> Begun:
     study = study_of(budget_sampler(plan))
     trial = study.ask()
-    return Begun(study, trial, odp.fidelity(trial))
+    return Begun(study, trial, odp.start_run(trial))
 
 
 def dense(inputs: int = 5, outputs: int = 3) -> Any:

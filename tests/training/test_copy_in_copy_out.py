@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import optuna
 import pytest
-from granted import NO_NOISE, claimed, granted
+from started import NO_NOISE, claimed, started
 from support import exactly, study_of
 
 torch = pytest.importorskip("torch")
@@ -29,7 +29,7 @@ cross_entropy = nn.functional.cross_entropy
 
 def train(model: Any, records: Any = (X, Y), run: Any = None, **arguments: Any) -> Any:
     arguments = {"loss": cross_entropy, "learning_rate": 0.1, **arguments}
-    return odp.train(run or granted(N, steps=3), model, records, **arguments)
+    return odp.train(run or started(N, steps=3), model, records, **arguments)
 
 
 def dropped_out() -> nn.Module:
@@ -69,7 +69,7 @@ def test_a_model_is_trained_in_the_mode_that_its_parts_are_in() -> None:
     for is_training in (True, False):
         module = nn.Sequential(nn.Dropout(1.0), nn.Linear(4, 3, bias=False)).train(is_training)
         before = module[1].weight.detach().clone()
-        train(module, run=granted(N, noise_multiplier=NO_NOISE))
+        train(module, run=started(N, noise_multiplier=NO_NOISE))
         moved[is_training] = float((module[1].weight - before).norm().detach())
     assert moved[True] == 0.0
     assert moved[False] > 1e-4
@@ -154,7 +154,7 @@ def test_a_model_that_was_called_before_can_be_trained() -> None:
 def test_normed_weights_are_trained(normed: Any) -> None:
     model = nn.Sequential(normed(nn.Linear(4, 7)), nn.ReLU(), nn.Linear(7, 3))
     state = {name: value.clone() for name, value in model.state_dict().items()}
-    train(model, run=granted(N, steps=20), score="accuracy")
+    train(model, run=started(N, steps=20), score="accuracy")
     assert all(torch.isfinite(model(X)).flatten())
     changed = {name for name, t in model.state_dict().items() if not torch.equal(t, state[name])}
     # The vectors of a spectral norm follow the noisy weights.
@@ -187,7 +187,7 @@ def test_what_is_done_with_a_trained_model_is_no_part_of_the_training() -> None:
     )
 
     def objective(trial: Any) -> float:
-        trained = train(dropped_out, run=odp.fidelity(trial), score="accuracy")
+        trained = train(dropped_out, run=odp.start_run(trial), score="accuracy")
         trained.model.half()
         return float(trained.score)
 
@@ -251,7 +251,7 @@ class one:
 
 
 def refused(model: Any, match: str, **arguments: Any) -> None:
-    run = granted(N, steps=3)
+    run = started(N, steps=3)
     with pytest.raises(InvalidArgumentError, match=match):
         train(model, run=run, **arguments)
     assert claimed(run, TRAININGS) == []
@@ -313,7 +313,7 @@ def test_what_is_no_model_is_refused(model: Any) -> None:
 def two_runs(sampler: Any, make: Callable[[], Any]) -> None:
     study = optuna.create_study(direction="maximize", sampler=sampler)
     study.optimize(
-        lambda trial: train(make(), run=odp.fidelity(trial), score="accuracy").score, n_trials=2
+        lambda trial: train(make(), run=odp.start_run(trial), score="accuracy").score, n_trials=2
     )
 
 

@@ -8,8 +8,8 @@ import pytest
 
 import optuna_dp as odp
 from optuna_dp.errors import InvalidArgumentError
-from optuna_dp.study.entries import TRAININGS
 from optuna_dp.runs.trial_notes import claims, stored_trial
+from optuna_dp.study.entries import TRAININGS
 
 N = 20
 X, Y = np.linspace(-1, 1, 2 * N).reshape(N, 2), np.arange(N) % 2
@@ -26,7 +26,7 @@ def study_that(direction: str | None) -> optuna.Study:
 @pytest.mark.parametrize("direction", ["minimize", None])  # None: Optuna's default
 def test_a_minimized_accuracy_is_refused_before_anything_is_spent(direction: str | None) -> None:
     trial = study_that(direction).ask()
-    run = odp.fidelity(trial)
+    run = odp.start_run(trial)
     with pytest.raises(InvalidArgumentError, match="the study minimizes") as caught:
         odp.train(run, odp.SoftmaxRegression(2, 2), (X, Y), score="accuracy")
     assert 'direction="maximize"' in caught.value.fix
@@ -34,9 +34,9 @@ def test_a_minimized_accuracy_is_refused_before_anything_is_spent(direction: str
 
 
 def test_a_maximized_accuracy_and_a_minimizing_study_without_one_train() -> None:
-    run = odp.fidelity(study_that("maximize").ask())
+    run = odp.start_run(study_that("maximize").ask())
     odp.train(run, odp.SoftmaxRegression(2, 2), (X, Y), score="accuracy")
-    run = odp.fidelity(study_that("minimize").ask())
+    run = odp.start_run(study_that("minimize").ask())
     assert odp.train(run, odp.SoftmaxRegression(2, 2), (X, Y)).score is None
 
 
@@ -49,5 +49,7 @@ def test_a_second_objective_and_a_study_of_one_run_may_be_minimized(
     plan = odp.plan_budget(epsilon=9.0, records=N, batch_size=N, epochs=1, pilots=pilots)
     sampler = odp.BudgetSampler(plan, choose=(lambda runs: runs[0][0]) if pilots else None)
     trial = optuna.create_study(directions=directions, sampler=sampler).ask()
-    trained = odp.train(odp.fidelity(trial), odp.SoftmaxRegression(2, 2), (X, Y), score="accuracy")
+    trained = odp.train(
+        odp.start_run(trial), odp.SoftmaxRegression(2, 2), (X, Y), score="accuracy"
+    )
     assert trained.score is not None

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from granted import NO_NOISE, claimed, granted
+from started import NO_NOISE, claimed, started
 
 import optuna_dp as odp
 from optuna_dp.study.entries import TRAININGS
@@ -86,7 +86,7 @@ def _softmax_after_training(**plan: Any) -> odp.SoftmaxRegression:
         "schedule": Schedule("constant"),
         "clipping_norm": 2.0,
     }
-    odp.train(granted(100, **plan), model, records, **arguments)
+    odp.train(started(100, **plan), model, records, **arguments)
     return model
 
 
@@ -102,7 +102,7 @@ def test_a_training_has_the_noise_of_its_run() -> None:
 @pytest.mark.parametrize("steps", [1, 4])
 def test_a_training_takes_all_steps_and_no_more(steps: int) -> None:
     model = odp.SoftmaxRegression(features=1, classes=2)
-    run = granted(3, noise_multiplier=NO_NOISE, steps=steps, batch_size=3.0)
+    run = started(3, noise_multiplier=NO_NOISE, steps=steps, batch_size=3.0)
     # Every step moves the weights by the clipping norm: their gradient points one way.
     odp.train(
         run,
@@ -138,7 +138,7 @@ def test_no_seed_repeats_the_batches() -> None:
         random.seed(0)
         np.random.seed(0)
         model = odp.SoftmaxRegression(features=3, classes=2)
-        run = granted(100, noise_multiplier=NO_NOISE, batch_size=50.0, steps=3)
+        run = started(100, noise_multiplier=NO_NOISE, batch_size=50.0, steps=3)
         odp.train(run, model, records, optimizer="sgd", learning_rate=0.5)
         return model.weights
 

@@ -9,11 +9,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from granted import claimed, granted
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from mpmath import mp
 from scipy import stats
+from started import claimed, started
 
 import optuna_dp as odp
 from optuna_dp.errors import PlanError
@@ -311,7 +311,7 @@ def plain_squares(rows: Any) -> Any:
 @pytest.mark.promise("gradients")
 def test_where_sums_are_rounded_no_training_begins(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ExactStep, "sum_of_rows", in_half_precision)
-    run, model = granted(20), odp.SoftmaxRegression(features=2, classes=2)
+    run, model = started(20), odp.SoftmaxRegression(features=2, classes=2)
     records = np.ones((20, 2)), np.arange(20) % 2
     with pytest.raises(PlanError):
         odp.train(run, model, records, optimizer="sgd", learning_rate=0.1)

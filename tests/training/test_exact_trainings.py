@@ -12,7 +12,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 import torch_models  # noqa: E402
-from granted import NO_NOISE, claimed, granted  # noqa: E402
+from started import NO_NOISE, claimed, started  # noqa: E402
 from support import exactly, study_of  # noqa: E402
 from torch import nn  # noqa: E402
 
@@ -34,7 +34,7 @@ def sums(model: nn.Module, records: Any, count: int, **arguments: Any) -> Any:
     model = model.double()
     arguments = {"loss": cross_entropy, **RULE, **arguments}
     before = torch_models.values(model)
-    odp.train(granted(count, noise_multiplier=NO_NOISE), model, records, **arguments)
+    odp.train(started(count, noise_multiplier=NO_NOISE), model, records, **arguments)
     return (before - torch_models.values(model)) * count
 
 
@@ -221,7 +221,7 @@ def test_a_step_of_a_softmax_regression_is_exact() -> None:
 
     def moved(order: Any, size: int | None) -> Any:
         model = odp.SoftmaxRegression(5, 3)
-        run = granted(70, noise_multiplier=NO_NOISE)
+        run = started(70, noise_multiplier=NO_NOISE)
         odp.train(run, model, (x[order], y[order]), physical_batch_size=size, **RULE)
         return tuple(model.weights.reshape(-1).tolist())
 
@@ -255,7 +255,7 @@ def test_a_broken_record_more_changes_the_score_of_no_other(copies: int) -> None
     def score(records: Any, count: int) -> float:
         state = {name: value.clone() for name, value in model.state_dict().items()}
         trained = odp.train(
-            granted(count, noise_multiplier=NO_NOISE, score=None),
+            started(count, noise_multiplier=NO_NOISE, score=None),
             model,
             (torch.zeros(count, 6), torch.zeros(count, dtype=torch.long)),
             loss=lambda output, target: 0.0 * output.sum(),
@@ -279,7 +279,7 @@ def test_a_broken_record_more_changes_the_score_of_no_other(copies: int) -> None
 
 
 def test_a_trial_records_what_its_steps_were() -> None:
-    run = granted(40, batch_size=10.0, steps=2, noise_multiplier=1.5)
+    run = started(40, batch_size=10.0, steps=2, noise_multiplier=1.5)
     x, y = torch.randn(40, 4), torch.randint(0, 2, (40,))
     odp.train(
         run, nn.Linear(4, 2), (x, y), loss=cross_entropy, learning_rate=0.1, clipping_norm=0.3,
@@ -316,7 +316,7 @@ def test_a_statement_says_what_the_steps_were_and_whom_it_defends_against(kind: 
 
     def objective(trial: Any) -> float:
         trained = odp.train(
-            odp.fidelity(trial), lambda: nn.Linear(4, 2), (x, y), loss=cross_entropy,
+            odp.start_run(trial), lambda: nn.Linear(4, 2), (x, y), loss=cross_entropy,
             learning_rate=0.1, clipping_norm=0.3, score="accuracy",
         )  # fmt: skip
         return float(trained.score)

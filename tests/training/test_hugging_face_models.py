@@ -12,7 +12,7 @@ torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
 
 import torch_models  # noqa: E402
-from granted import NO_NOISE, claimed, granted  # noqa: E402
+from started import NO_NOISE, claimed, started  # noqa: E402
 
 import optuna_dp as odp  # noqa: E402
 from optuna_dp.study.entries import TRAININGS  # noqa: E402
@@ -139,7 +139,7 @@ def test_a_step_is_the_clipped_sum_of_single_gradients(kind: str, attention: str
         NORM,
     )
     assert max(norms) > NORM
-    run = granted(RECORDS, noise_multiplier=NO_NOISE)
+    run = started(RECORDS, noise_multiplier=NO_NOISE)
     state = {name: tensor.clone() for name, tensor in model.state_dict().items()}
     before = torch_models.values(model)
     odp.train(
@@ -167,7 +167,7 @@ def test_dropout_of_a_language_model_is_trained_with() -> None:
         vocab_size=TOKENS, n_positions=16, n_embd=16, n_layer=2, n_head=2
     )
     model = transformers.GPT2LMHeadModel(config).train()
-    run = granted(RECORDS)
+    run = started(RECORDS)
     inputs = odp.made_up_tokens(TOKENS, LENGTH)
     odp.train(run, model, (tokens(),), record_loss=of_language, inputs=inputs)
     assert claimed(run, TRAININGS)[0]["finished"]
@@ -175,7 +175,7 @@ def test_dropout_of_a_language_model_is_trained_with() -> None:
 
 
 def test_an_image_model_is_scored_by_its_logits() -> None:
-    run = granted(RECORDS)
+    run = started(RECORDS)
     records = torch.randn(RECORDS, 1, 8, 8), labels()
     trained = odp.train(
         run,

@@ -11,7 +11,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 import torch_models  # noqa: E402
-from granted import NO_NOISE, claimed, granted  # noqa: E402
+from started import NO_NOISE, claimed, started  # noqa: E402
 from torch import nn  # noqa: E402
 
 import optuna_dp as odp  # noqa: E402
@@ -107,7 +107,7 @@ def test_a_step_is_the_clipped_sum_of_single_gradients(kind: str) -> None:
         NORM,
     )
     assert max(norms) > NORM
-    before, run = torch_models.values(model), granted(N, noise_multiplier=NO_NOISE)
+    before, run = torch_models.values(model), started(N, noise_multiplier=NO_NOISE)
     with pytest.warns(UserWarning, match=SLOW):
         trained = odp.train(
             run, model, (x, Y), loss=cross_entropy, score="accuracy", optimizer="sgd",
@@ -123,7 +123,7 @@ def test_records_of_different_lengths_are_computed_one_by_one() -> None:
     model = Recurrent(nn.LSTM(4, 5, batch_first=True))
     with pytest.warns(UserWarning, match="different shapes"):
         trained = odp.train(
-            granted(N), model, series, loss=cross_entropy, learning_rate=0.1, score="accuracy"
+            started(N), model, series, loss=cross_entropy, learning_rate=0.1, score="accuracy"
         )
     assert trained.score is not None
 
@@ -133,7 +133,7 @@ def test_a_model_that_vmap_takes_is_not_warned_of() -> None:
         warnings.simplefilter("error")
         recurrent = Recurrent(nn.LSTM(4, 5, batch_first=True))
         for model, x in ((nn.Linear(4, 3), X), (recurrent, SERIES)):
-            odp.train(granted(N), model, (x, Y), loss=cross_entropy, learning_rate=0.1)
+            odp.train(started(N), model, (x, Y), loss=cross_entropy, learning_rate=0.1)
 
 
 def pointed_at(model: Any, table: Any, pointer: Any) -> Any:
@@ -155,7 +155,7 @@ def test_a_lookup_in_a_records_own_table_finds_no_other_record(pointer: int) -> 
         others[0, 1:] = scale  # Rows that nobody points to.
         others[2, :4] = scale
         odp.train(
-            granted(3, noise_multiplier=NO_NOISE), model, (others, pointers),
+            started(3, noise_multiplier=NO_NOISE), model, (others, pointers),
             record_loss=pointed_at, optimizer="sgd", learning_rate=0.1,
         )  # fmt: skip
         weights.append(model.weight.detach().clone())
@@ -198,7 +198,7 @@ def kept_here(output: Any, target: Any, kept: list[Any] = [1.0]) -> Any:  # noqa
     [(Centred(), cross_entropy), (nn.Linear(4, 3), RunningMean()), (nn.Linear(4, 3), kept_here)],
 )
 def test_what_uses_something_of_earlier_records_is_refused(model: Any, loss: Any) -> None:
-    run = granted(N)
+    run = started(N)
     with pytest.raises(InvalidArgumentError, match="keeps something of earlier records"):
         odp.train(run, model, (X, Y), loss=loss, learning_rate=0.1)
     assert claimed(run, TRAININGS) == []
@@ -212,4 +212,4 @@ def test_a_contrastive_loss_sees_one_record() -> None:
         return output.sum()
 
     with pytest.raises(InvalidArgumentError, match="a contrastive loss needs other records"):
-        odp.train(granted(N), nn.Linear(4, 3), (X, Y), loss=loss, learning_rate=0.1)
+        odp.train(started(N), nn.Linear(4, 3), (X, Y), loss=loss, learning_rate=0.1)

@@ -112,7 +112,7 @@ def test_a_second_training_in_a_trial_is_refused_before_its_first_step() -> None
 
 
 def test_numbers_of_a_plan_cannot_train() -> None:
-    with pytest.raises(PlanError, match="no trial was granted"):
+    with pytest.raises(PlanError, match="no trial was given"):
         odp.opacus.make_private(PLAN.final, **parts())
 
 

@@ -10,7 +10,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from granted import claimed, granted  # noqa: E402
+from started import claimed, started  # noqa: E402
 from torch import nn  # noqa: E402
 
 import optuna_dp as odp  # noqa: E402
@@ -26,11 +26,11 @@ cross_entropy = nn.functional.cross_entropy
 def train(model: Any, records: Any = (X, Y), **arguments: Any) -> Any:
     if "record_loss" not in arguments:
         arguments.setdefault("loss", cross_entropy)
-    return odp.train(granted(N, steps=3), model, records, **arguments)
+    return odp.train(started(N, steps=3), model, records, **arguments)
 
 
 def refused(words: str, model: Any, records: Any = (X, Y), **arguments: Any) -> None:
-    run = granted(N)
+    run = started(N)
     with pytest.raises(InvalidArgumentError, match=words):
         odp.train(run, model, records, **{"loss": cross_entropy, **arguments})
     assert claimed(run, TRAININGS) == []

@@ -11,7 +11,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 import torch_models  # noqa: E402
-from granted import NO_NOISE, granted  # noqa: E402
+from started import NO_NOISE, started  # noqa: E402
 from torch import nn  # noqa: E402
 
 import optuna_dp as odp  # noqa: E402
@@ -28,7 +28,7 @@ PLAIN: dict[str, Any] = {
 
 def one_step(model: nn.Module, records: Any, count: int = RECORDS, **arguments: Any) -> Any:
     """The sum of clipped gradients that a step without noise has taken."""
-    run = granted(count, noise_multiplier=NO_NOISE)
+    run = started(count, noise_multiplier=NO_NOISE)
     before = torch_models.values(model)
     trained = odp.train(run, copy.deepcopy(model), records, **{**PLAIN, **arguments})
     return (before - torch_models.values(trained.model)) * count
@@ -102,7 +102,7 @@ def test_weights_decay_and_the_schedule_apply_to_the_step() -> None:
     model = nn.Linear(1, 1, bias=False)
     nn.init.ones_(model.weight)
     x = torch.ones(4, 1)
-    run = granted(4, noise_multiplier=NO_NOISE, steps=2)
+    run = started(4, noise_multiplier=NO_NOISE, steps=2)
     odp.train(
         run,
         model,
@@ -122,7 +122,7 @@ def test_the_last_weights_are_averaged_as_the_schedule_says(share: float, dtype:
     model = nn.Linear(1, 1, bias=False, dtype=dtype)
     nn.init.zeros_(model.weight)
     x = torch.ones(4, 1, dtype=dtype)
-    run = granted(4, noise_multiplier=NO_NOISE, steps=4)
+    run = started(4, noise_multiplier=NO_NOISE, steps=4)
     arguments = {**PLAIN, "clipping_norm": 1.0, "schedule": Schedule("constant", share)}
     odp.train(run, model, (x, x), loss=lambda output, target: output.sum(), **arguments)
     # After the steps the weight is -1, -2, -3, -4.

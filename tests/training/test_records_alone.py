@@ -16,7 +16,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from granted import NO_NOISE, claimed, granted  # noqa: E402
+from started import NO_NOISE, claimed, started  # noqa: E402
 from torch import nn  # noqa: E402
 from torch.utils.data import Dataset  # noqa: E402
 
@@ -29,7 +29,7 @@ X, Y = torch.randn(N, 4), torch.randint(0, 3, (N,))
 cross_entropy = nn.functional.cross_entropy
 
 
-def train(run: odp.Fidelity, model: nn.Module | None = None, **arguments: Any) -> nn.Module:
+def train(run: odp.Run, model: nn.Module | None = None, **arguments: Any) -> nn.Module:
     model = nn.Linear(4, 3) if model is None else model
     arguments.setdefault("loss", cross_entropy)
     records = arguments.pop("records", (X, Y))
@@ -38,7 +38,7 @@ def train(run: odp.Fidelity, model: nn.Module | None = None, **arguments: Any) -
 
 
 def refused(match: str, **arguments: Any) -> None:
-    run = granted(N)
+    run = started(N)
     with pytest.raises(InvalidArgumentError, match=match):
         train(run, **arguments)
     assert claimed(run, TRAININGS) == []
@@ -50,7 +50,7 @@ def refused(match: str, **arguments: Any) -> None:
 def test_dropout_is_trained_with() -> None:
     model = nn.Sequential(nn.Linear(4, 8), nn.Dropout(0.5), nn.Linear(8, 3))
     before = [weight.clone() for weight in model.parameters()]
-    train(granted(N), model)
+    train(started(N), model)
     assert not torch.equal(before[0], next(model.parameters()))
 
 
@@ -68,13 +68,13 @@ class LayerLeftOut(nn.Module):
 
 def test_a_layer_that_is_left_out_by_chance_is_no_seed() -> None:
     for _ in range(8):
-        train(granted(N), LayerLeftOut())
+        train(started(N), LayerLeftOut())
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float64])
 def test_a_model_of_any_precision_trains(dtype: Any) -> None:
     layers = nn.Linear(4, 64), nn.LayerNorm(64), nn.Dropout(0.3), nn.Linear(64, 3)
-    train(granted(N), nn.Sequential(*layers).to(dtype), records=(X.to(dtype), Y))
+    train(started(N), nn.Sequential(*layers).to(dtype), records=(X.to(dtype), Y))
 
 
 # -- threads --------------------------------------------------------------------------------------
@@ -91,7 +91,7 @@ def test_trainings_of_several_threads_do_not_refuse_one_another() -> None:
         for _ in range(6):
             torch.manual_seed(0)  # As objectives do.
             model = nn.Sequential(nn.Linear(4, 8), nn.Dropout(0.5), nn.Linear(8, 3))
-            train(granted(N, steps=5), model, physical_batch_size=2)
+            train(started(N, steps=5), model, physical_batch_size=2)
 
     in_threads(*[work] * 3)
 
@@ -121,14 +121,14 @@ def test_a_process_that_was_forked_while_a_thread_computed_can_train() -> None:
             assert forked.wait(60)
         return cross_entropy(out, y)
 
-    thread = threading.Thread(target=lambda: train(granted(N, score=None), loss=loss))
+    thread = threading.Thread(target=lambda: train(started(N, score=None), loss=loss))
     thread.start()
     assert computing.wait(60)
     child = os.fork()
     if not child:
         signal.alarm(60)  # It ends the child if it waits for a thread that it does not have.
         with contextlib.suppress(BaseException):
-            train(granted(N))
+            train(started(N))
             os._exit(0)
         os._exit(1)
     try:
@@ -165,7 +165,7 @@ def step_of(loss: Any, **arguments: Any) -> Any:
     """What one step without noise makes of weights of zero, by SGD at rate one."""
     model = nn.Linear(4, 3, bias=False)
     nn.init.zeros_(model.weight)
-    run = granted(N, noise_multiplier=NO_NOISE)
+    run = started(N, noise_multiplier=NO_NOISE)
     schedule = odp.Schedule("constant")
     arguments = {"records": (X, Y), **arguments}
     records = arguments.pop("records")
@@ -247,7 +247,7 @@ def test_what_python_and_numpy_draw_is_the_same_for_all_records_of_a_step(draw: 
 def test_what_is_drawn_after_a_training_does_not_tell_how_many_records_were_drawn() -> None:
     following = set()
     for share in (0.2, 1.0):
-        run = granted(N, batch_size=share * N, steps=5, score=None)
+        run = started(N, batch_size=share * N, steps=5, score=None)
         random.seed(0), np.random.seed(0), torch.manual_seed(0)
         train(
             run, nn.Sequential(nn.Linear(4, 8), nn.Dropout(0.5), nn.Linear(8, 3)),

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from granted import granted
+from started import started
 
 torch = pytest.importorskip("torch")
 
@@ -35,7 +35,7 @@ def network(width: int = 16) -> nn.Module:
 
 
 def rehearsal(module: nn.Module, **arguments: Any) -> odp.Rehearsal:
-    return odp.rehearse_module(granted(RECORDS, **PLAN), module, INPUTS, **arguments)
+    return odp.rehearse_module(started(RECORDS, **PLAN), module, INPUTS, **arguments)
 
 
 @pytest.mark.parametrize("optimizer", ["sgd", "adam"])
@@ -65,13 +65,13 @@ def test_it_is_trained_with_adam_without_a_word(make: Any) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         trained = odp.train(
-            granted(RECORDS, **PLAN), module, some_records, loss=squared, inputs=INPUTS
+            started(RECORDS, **PLAN), module, some_records, loss=squared, inputs=INPUTS
         )
     assert trained.rehearsal == expected
 
 
 def test_steps_of_sgd_that_a_squared_error_may_not_bear_are_warned_of() -> None:
-    little_noise = granted(RECORDS, **{**PLAN, "noise_multiplier": 0.5})
+    little_noise = started(RECORDS, **{**PLAN, "noise_multiplier": 0.5})
     with pytest.warns(UserWarning, match=r"single output.*optimizer='adam'"):
         found = odp.rehearse_module(little_noise, network(), INPUTS, optimizer="sgd")
     assert found.learning_rate > 0.5
@@ -82,7 +82,7 @@ def test_a_regression_is_learned_and_scored_without_a_rate(after: list[nn.Module
     x, y = records()
     torch.manual_seed(0)
     trained = odp.train(
-        granted(RECORDS, noise_multiplier=1.0, batch_size=200.0, steps=100),
+        started(RECORDS, noise_multiplier=1.0, batch_size=200.0, steps=100),
         nn.Sequential(nn.Linear(FEATURES, 1), *after),
         (x, y),
         loss=squared,
@@ -109,7 +109,7 @@ def test_a_regression_is_learned_and_scored_without_a_rate(after: list[nn.Module
 def test_a_single_logit_is_no_regression_and_needs_a_rate(arguments: dict[str, Any]) -> None:
     def train(**more: Any) -> odp.Trained:
         model = nn.Linear(FEATURES, 1)
-        run = granted(RECORDS, **PLAN)
+        run = started(RECORDS, **PLAN)
         return odp.train(run, model, (x, (y > 0).float()), **arguments, **more)
 
     x, y = records()

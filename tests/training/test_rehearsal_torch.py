@@ -9,7 +9,7 @@ import warnings
 from typing import Any
 
 import pytest
-from granted import claimed, granted
+from started import claimed, started
 
 torch = pytest.importorskip("torch")
 
@@ -58,7 +58,7 @@ def target(module: nn.Module) -> float:
 
 
 def rehearsal(module: Any, inputs: Any, **arguments: Any) -> odp.Rehearsal:
-    found = odp.rehearse_module(granted(RECORDS, **PLAN), module, inputs, **arguments)
+    found = odp.rehearse_module(started(RECORDS, **PLAN), module, inputs, **arguments)
     assert found.size == pytest.approx(arguments.get("size", target(module)), rel=0.06)
     return found
 
@@ -113,7 +113,7 @@ def test_small_dense_networks_and_last_layers_are_trained_with_sgd_and_others_wi
     make: Any, optimizer: str
 ) -> None:
     records = torch.zeros(RECORDS, 64), torch.zeros(RECORDS, dtype=torch.long)
-    run = granted(RECORDS, **PLAN)
+    run = started(RECORDS, **PLAN)
     trained = odp.train(run, make(), records, loss=cross_entropy, inputs=INPUTS)
     assert trained.rehearsal == rehearsal(make(), INPUTS, optimizer=optimizer)
 
@@ -121,15 +121,15 @@ def test_small_dense_networks_and_last_layers_are_trained_with_sgd_and_others_wi
 def test_a_small_dense_network_is_trained_with_adam_where_steps_of_sgd_would_be_too_long() -> None:
     plan = {**PLAN, "noise_multiplier": 0.2}
     with pytest.warns(UserWarning, match="optimizer='adam'"):
-        odp.rehearse_module(granted(RECORDS, **plan), network(32), INPUTS, optimizer="sgd")
+        odp.rehearse_module(started(RECORDS, **plan), network(32), INPUTS, optimizer="sgd")
     records = torch.zeros(RECORDS, 64), torch.zeros(RECORDS, dtype=torch.long)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         trained = odp.train(
-            granted(RECORDS, **plan), network(32), records, loss=cross_entropy, inputs=INPUTS
+            started(RECORDS, **plan), network(32), records, loss=cross_entropy, inputs=INPUTS
         )
     assert trained.rehearsal == odp.rehearse_module(
-        granted(RECORDS, **plan), network(32), INPUTS, optimizer="adam"
+        started(RECORDS, **plan), network(32), INPUTS, optimizer="adam"
     )
 
 
@@ -162,7 +162,7 @@ def test_training_on_nothing_moves_the_logits_by_what_was_rehearsed(
     with torch.no_grad():
         before = module(shown)
     trained = odp.train(
-        granted(RECORDS, **PLAN),
+        started(RECORDS, **PLAN),
         module,
         (torch.zeros((RECORDS, *shown.shape[1:]), dtype=shown.dtype), torch.zeros(RECORDS)),
         record_loss=lambda model, x, y: 0.0 * model(x[None]).sum(),
@@ -272,7 +272,7 @@ def test_a_language_model_is_rehearsed_on_the_logits_of_all_tokens() -> None:
 
 
 def train(module: Any, x: Any, **arguments: Any) -> Any:
-    run = granted(len(x), noise_multiplier=2.0, batch_size=16.0, steps=20)
+    run = started(len(x), noise_multiplier=2.0, batch_size=16.0, steps=20)
     y = torch.zeros(len(x), dtype=torch.long)
     try:
         return odp.train(run, module, (x, y), loss=cross_entropy, **arguments)
@@ -362,7 +362,7 @@ def test_what_cannot_be_rehearsed_names_the_argument(
     ],
 )
 def test_bad_arguments_of_a_rehearsal_are_named(argument: str, changes: dict[str, Any]) -> None:
-    arguments = {"run": granted(RECORDS, **PLAN), "module": softmax(), "inputs": INPUTS, **changes}
+    arguments = {"run": started(RECORDS, **PLAN), "module": softmax(), "inputs": INPUTS, **changes}
     with pytest.raises(InvalidArgumentError) as refused:
         odp.rehearse_module(**arguments)
     assert refused.value.argument == argument

@@ -27,7 +27,7 @@ SAMPLERS: dict[str, Callable[..., Any]] = {
 either = pytest.mark.parametrize("sampler", SAMPLERS.values(), ids=SAMPLERS)
 
 
-def what_it_did(run: odp.Fidelity, noise: float = 1.0) -> Any:
+def what_it_did(run: odp.Run, noise: float = 1.0) -> Any:
     assert run.sample_rate is not None
     return odp.dp_sgd(
         noise_multiplier=noise * run.noise_multiplier, sample_rate=run.sample_rate, steps=run.steps
@@ -35,14 +35,14 @@ def what_it_did(run: odp.Fidelity, noise: float = 1.0) -> Any:
 
 
 def honest(trial: optuna.Trial) -> float:
-    run = odp.fidelity(trial)
+    run = odp.start_run(trial)
     trial.suggest_float("x", 0.0, 1.0)
     run.spent(recorded(what_it_did(run)))
     return run.score(CORRECT)
 
 
 def by_hand(trial: optuna.Trial) -> float:
-    odp.fidelity(trial)
+    odp.start_run(trial)
     return trial.suggest_float("x", 0.0, 1.0)
 
 
@@ -57,7 +57,7 @@ def studied(sampler: Callable[..., Any], objective: Any, runs: int = 4) -> optun
 def test_neither_callback_nor_release_is_told_what_a_run_costs(sampler: Any) -> None:
     release = odp.release(studied(sampler, honest))
     assert release.guarantee.event.run == RUN.event
-    assert RUN.event == odp.compose(what_it_did(RUN.fidelity), odp.scoring.score_event(20.0))
+    assert RUN.event == odp.compose(what_it_did(RUN.run), odp.scoring.score_event(20.0))
     words = {"preparation": "as given", "training": "compared", "score": "compared"}
     assert release.spending == words
     assert odp.verify(release.to_json()).ok
@@ -79,7 +79,7 @@ def test_the_statement_does_not_tell_how_many_runs_there_were(sampler: Any) -> N
 @either
 def test_a_run_that_spends_more_is_refused(sampler: Any) -> None:
     def spends_more(trial: optuna.Trial) -> float:
-        run = odp.fidelity(trial)
+        run = odp.start_run(trial)
         run.spent(recorded(what_it_did(run, noise=0.9)))
         return run.score(CORRECT)
 
@@ -106,7 +106,7 @@ def test_runs_of_different_words_need_the_curators_word() -> None:
     def mixed(trial: optuna.Trial) -> float:
         if trial.number != 2:
             return honest(trial)
-        run = odp.fidelity(trial)
+        run = odp.start_run(trial)
         run.spent(recorded(what_it_did(run)))
         return run.score(np.ones(100, dtype=bool), vouched="The rest has no label.")
 
@@ -141,7 +141,7 @@ def test_workers_with_other_runs_are_another_design() -> None:
 
 def test_public_scores_are_exact_and_cost_nothing() -> None:
     run = odp.RunPlan(records=1000, batch_size=64, steps=50, noise_multiplier=2.0, score=None)
-    assert run.event == what_it_did(run.fidelity)
+    assert run.event == what_it_did(run.run)
     study = study_of(odp.RandTuneSampler(trials=exactly(2), run=run))
     study.optimize(honest)
     assert odp.release(study).value == 0.9
@@ -176,7 +176,7 @@ def test_what_is_no_run(name: str, value: Any) -> None:
 def test_an_event_says_nothing_of_what_a_trial_may_do() -> None:
     study = study_of(odp.RandTuneSampler(trials=exactly(2), run=odp.gaussian(4.0)))
     with pytest.raises(PlanError, match=r"RandTuneSampler\(run=optuna_dp\.RunPlan"):
-        odp.fidelity(study.ask())
+        odp.start_run(study.ask())
 
 
 def test_a_large_delta_is_warned_of() -> None:

@@ -11,7 +11,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from granted import granted  # noqa: E402
+from started import started  # noqa: E402
 from torch import nn  # noqa: E402
 from torch.utils.data import ConcatDataset, Dataset, Subset, TensorDataset  # noqa: E402
 
@@ -28,7 +28,7 @@ def train(model: Any = None, records: Any = (X, Y), run: Any = None, **arguments
     if "record_loss" not in arguments:
         arguments.setdefault("loss", cross_entropy)
     model = nn.Linear(4, 3) if model is None else model
-    return odp.train(run or granted(N, steps=3), model, records, **arguments)
+    return odp.train(run or started(N, steps=3), model, records, **arguments)
 
 
 @pytest.mark.parametrize("copied", [copy.deepcopy, lambda run: pickle.loads(pickle.dumps(run))])
@@ -36,7 +36,7 @@ def train(model: Any = None, records: Any = (X, Y), run: Any = None, **arguments
 def test_a_copy_of_a_run_trains_no_second_time(
     copied: Callable[[Any], Any], original_first: bool
 ) -> None:
-    run = granted(N, steps=3)
+    run = started(N, steps=3)
     runs = [run, copied(run)]
     first, second = runs if original_first else runs[::-1]
     train(run=first)
@@ -128,7 +128,7 @@ def test_training_records_are_no_public_ones_whatever_holds_them(
             records=records,
             score_records=scored,
             score="accuracy",
-            run=granted(N, steps=3, score=None),
+            run=started(N, steps=3, score=None),
         ).score
 
     if is_allowed:

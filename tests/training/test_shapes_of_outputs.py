@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any
 
 import pytest
-from granted import NO_NOISE, granted
+from started import NO_NOISE, started
 
 torch = pytest.importorskip("torch")
 
@@ -42,7 +42,7 @@ def one_step(model: Any, x: Any, y: Any, loss: Any = squared) -> Any:
     with warnings.catch_warnings():
         warnings.simplefilter("error")  # PyTorch warns of an output that it stretches.
         odp.train(
-            granted(len(x), noise_multiplier=NO_NOISE),
+            started(len(x), noise_multiplier=NO_NOISE),
             model,
             (x, y),
             loss=loss,

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import optuna
 import pytest
-from granted import NO_NOISE, claimed, granted
+from started import NO_NOISE, claimed, started
 from support import logged, study_of
 
 torch = pytest.importorskip("torch")
@@ -21,9 +21,9 @@ from torch.utils.data import Subset, TensorDataset  # noqa: E402
 
 import optuna_dp as odp  # noqa: E402
 from optuna_dp.errors import InvalidArgumentError, PlanError, ReleaseRefusedError  # noqa: E402
+from optuna_dp.runs.trial_notes import BY_ENGINE  # noqa: E402
 from optuna_dp.study.entries import SCORES, TRAININGS  # noqa: E402
 from optuna_dp.training.schedules import Schedule  # noqa: E402
-from optuna_dp.runs.trial_notes import BY_ENGINE  # noqa: E402
 
 N = 60
 X = torch.randn(N, 4)
@@ -36,7 +36,7 @@ def model() -> nn.Module:
     return nn.Sequential(nn.Linear(4, 5), nn.Dropout(0.2), nn.Linear(5, 2))
 
 
-def train(run: odp.Fidelity, module: Any = None, records: Any = (X, Y), **arguments: Any) -> Any:
+def train(run: odp.Run, module: Any = None, records: Any = (X, Y), **arguments: Any) -> Any:
     if "record_loss" not in arguments:
         arguments.setdefault("loss", cross_entropy)
     if module is not None:
@@ -45,7 +45,7 @@ def train(run: odp.Fidelity, module: Any = None, records: Any = (X, Y), **argume
 
 
 def test_a_training_claims_its_trial_before_the_first_step_and_finishes_after_the_last() -> None:
-    run = granted(N, batch_size=10.0, steps=3)
+    run = started(N, batch_size=10.0, steps=3)
     claims_at_steps = []
 
     class Watching(torch.optim.SGD):
@@ -71,7 +71,7 @@ def test_a_training_claims_its_trial_before_the_first_step_and_finishes_after_th
 
 @pytest.mark.promise("a training is begun twice in a trial")
 def test_a_second_training_in_a_trial_is_refused_and_trains_nothing() -> None:
-    run = granted(N)
+    run = started(N)
     train(run)
     module = model()
     before = [parameter.detach().clone() for parameter in module.parameters()]
@@ -82,7 +82,7 @@ def test_a_second_training_in_a_trial_is_refused_and_trains_nothing() -> None:
 
 @pytest.mark.promise("a training is begun twice in a trial")
 def test_of_many_threads_one_trains_at_most() -> None:
-    run = granted(N, batch_size=5.0)
+    run = started(N, batch_size=5.0)
     trained, refused = [], []
 
     def work() -> None:
@@ -102,7 +102,7 @@ def test_of_many_threads_one_trains_at_most() -> None:
 
 def test_the_numbers_of_a_plan_cannot_train() -> None:
     plan = odp.plan_budget(epsilon=3.0, records=N, batch_size=20, epochs=10, pilots=0)
-    with pytest.raises(PlanError, match="no trial was granted"):
+    with pytest.raises(PlanError, match="no trial was given"):
         train(plan.final)
 
 
@@ -113,12 +113,12 @@ def test_a_plan_made_from_a_function_cannot_train() -> None:
     )  # fmt: skip
     study = optuna.create_study(direction="maximize", sampler=odp.BudgetSampler(plan))
     with pytest.raises(InvalidArgumentError) as refusal:
-        train(odp.fidelity(study.ask()))
+        train(odp.start_run(study.ask()))
     assert refusal.value.argument == "run"
 
 
 def test_nothing_of_the_records_is_shown_or_logged(capfd: pytest.CaptureFixture[str]) -> None:
-    run = granted(N, batch_size=10.0, steps=7)
+    run = started(N, batch_size=10.0, steps=7)
     with logged() as lines, logged("optuna") as others:
         train(run, score="accuracy", show_progress=True)
     shown = capfd.readouterr()
@@ -128,17 +128,17 @@ def test_nothing_of_the_records_is_shown_or_logged(capfd: pytest.CaptureFixture[
     assert [line for line in steps if line] == [
         f"private training: step {step} of 7" for step in range(1, 8)
     ]
-    train(granted(N, batch_size=10.0), score="accuracy")
+    train(started(N, batch_size=10.0), score="accuracy")
     assert capfd.readouterr() == ("", "")
 
 
 def test_a_number_of_records_unlike_the_planned_one_is_warned_of() -> None:
     with logged() as lines:
-        train(granted(50, batch_size=10.0))
+        train(started(50, batch_size=10.0))
     assert ["more than 10 %" in line for line in lines] == [True]
     assert "60" not in lines[0]
     with logged() as lines:
-        train(granted(58, batch_size=10.0))
+        train(started(58, batch_size=10.0))
     assert lines == []
 
 
@@ -162,10 +162,10 @@ STILL: dict[str, Any] = {"optimizer": "sgd", "learning_rate": 1e-12}
 def test_the_score_is_the_share_of_right_records_with_the_noise_of_the_plan() -> None:
     x = torch.tensor([[2.0, 1.0]] * 30 + [[1.0, 2.0]] * 20)
     y = torch.tensor([0] * 50)
-    run = granted(50, **EXACT)
+    run = started(50, **EXACT)
     exact_score(train(run, identity(), (x, y), score="accuracy", **STILL).score, 30, 50)
     # Divided by the public number, whatever the number of records.
-    run = granted(48, **EXACT)
+    run = started(48, **EXACT)
     exact_score(train(run, identity(), (x, y), score="accuracy", **STILL).score, 24 + 5, 48)
 
 
@@ -174,7 +174,7 @@ def test_the_noise_of_the_score_is_the_plans() -> None:
     x, y = torch.tensor([[2.0, 1.0]] * 8), torch.zeros(8, dtype=torch.long)
     scores = []
     for _ in range(60):
-        run = granted(8, noise_multiplier=NO_NOISE, score_noise_multiplier=40.0)
+        run = started(8, noise_multiplier=NO_NOISE, score_noise_multiplier=40.0)
         module = odp.SoftmaxRegression(2, 2)
         scores.append(odp.train(run, module, (x, y), score="accuracy", learning_rate=0.1).score)
     # A deviation of 2.5; the bound is for 1e-6, and finds half the noise.
@@ -183,7 +183,7 @@ def test_the_noise_of_the_score_is_the_plans() -> None:
 
 def test_a_score_is_clipped_and_what_is_no_number_counts_as_zero() -> None:
     values = torch.tensor([0.5, 7.0, -3.0, math.nan, math.inf, -math.inf, 1.0, 0.0])
-    run = granted(8, **EXACT)
+    run = started(8, **EXACT)
     trained = train(
         run,
         nn.Linear(1, 1),
@@ -204,7 +204,7 @@ def test_a_record_with_many_targets_counts_once() -> None:
     with torch.no_grad():
         module.weight.copy_(torch.eye(2).reshape(2, 2, 1, 1))
         module.bias.zero_()
-    run = granted(10, **EXACT)
+    run = started(10, **EXACT)
     score = train(run, module, (pixels, targets), score="accuracy", **STILL).score
     exact_score(score, 5 / 3, 10)
 
@@ -215,7 +215,7 @@ def test_one_output_is_a_logit(shape: tuple[int, ...]) -> None:
     y = torch.tensor([1.0, 1.0, 0.0, 0.0, 0.0, 1.0]).reshape(shape)
     module = identity(1)
     loss = nn.functional.binary_cross_entropy_with_logits
-    run = granted(6, **EXACT)
+    run = started(6, **EXACT)
     trained = train(
         run, module, (x, y), loss=lambda o, t: loss(o.reshape(t.shape), t), score="accuracy",
         **STILL,
@@ -235,7 +235,7 @@ def test_scoring_is_in_evaluation_mode_also_for_transformers() -> None:
 
     module = Classifier()
     x, y = torch.randn(20, 3, 4), torch.randint(0, 4, (20,))
-    trained = train(granted(20, **EXACT), module, (x, y), score="accuracy", **STILL)
+    trained = train(started(20, **EXACT), module, (x, y), score="accuracy", **STILL)
     right = int((module(x).argmax(1) == y).sum())
     exact_score(trained.score, right, 20)
 
@@ -248,18 +248,18 @@ def test_a_plan_without_a_score_scores_nothing() -> None:
     scores = []
     for _ in range(2):
         trial = study.ask()
-        run = odp.fidelity(trial)
+        run = odp.start_run(trial)
         scores.append(train(run, score="accuracy").score)
         study.tell(trial, scores[-1])
     assert scores[0] != 0.0
     assert scores[1] == 0.0
     assert claimed(run, SCORES) == []
-    assert train(granted(N)).score is None
+    assert train(started(N)).score is None
 
 
 def test_disjoint_records_are_scored_by_their_public_number() -> None:
     x, y = torch.tensor([[2.0, 1.0]] * 21), torch.tensor([0] * 14 + [1] * 7)
-    run = granted(N, score="disjoint", **EXACT)
+    run = started(N, score="disjoint", **EXACT)
     records = torch.randn(N, 2), Y
     scored = {"score": "accuracy", "score_records": (x, y)}
     for arguments, argument in (
@@ -277,7 +277,7 @@ def test_disjoint_records_are_scored_by_their_public_number() -> None:
 
 @pytest.mark.promise("scored-records")
 def test_training_records_are_no_disjoint_records() -> None:
-    run = granted(N, score="disjoint", **EXACT)
+    run = started(N, score="disjoint", **EXACT)
     with pytest.raises(InvalidArgumentError, match="shares memory with the training's") as caught:
         train(run, score="accuracy", score_records=(X[10:], Y[10:]), score_size=50)
     assert caught.value.argument == "score_records"
@@ -285,7 +285,7 @@ def test_training_records_are_no_disjoint_records() -> None:
 
 def test_public_records_are_scored_exactly() -> None:
     x, y = torch.tensor([[2.0, 1.0]] * 21), torch.tensor([0] * 14 + [1] * 7)
-    run = granted(N, score=None, noise_multiplier=NO_NOISE)
+    run = started(N, score=None, noise_multiplier=NO_NOISE)
     records = torch.randn(N, 2), Y
     trained = train(run, identity(), records, score="accuracy", score_records=(x, y), **STILL)
     assert trained.score == pytest.approx(14 / 21, abs=1e-12)
@@ -300,7 +300,7 @@ def test_data_sets_of_items_are_trained_on() -> None:
         [(X[i], int(Y[i])) for i in range(N)],
         (X.numpy().astype(np.float64), Y.numpy()),
     ):
-        trained = train(granted(N, **EXACT), None, records, score="accuracy")
+        trained = train(started(N, **EXACT), None, records, score="accuracy")
         assert trained.score is not None
 
 
@@ -310,7 +310,7 @@ def test_no_seed_of_torch_repeats_a_training() -> None:
         torch.manual_seed(0)
         np.random.seed(0)
         module = nn.Linear(4, 2)
-        train(granted(N, batch_size=20.0), module)
+        train(started(N, batch_size=20.0), module)
         return module.weight.detach()
 
     assert not torch.equal(weights(), weights())
@@ -321,7 +321,7 @@ def test_the_noise_of_tensors_has_its_scale() -> None:
     with torch.no_grad():
         for parameter in module.parameters():
             parameter.zero_()
-    run = granted(N, noise_multiplier=3.0, steps=4, batch_size=12.0)
+    run = started(N, noise_multiplier=3.0, steps=4, batch_size=12.0)
     train(
         run,
         module,
@@ -344,7 +344,7 @@ def test_the_default_rate_keeps_the_noise_of_the_logits_whatever_the_schedule() 
     deviations = []
     for schedule in (Schedule("constant"), Schedule("linear"), Schedule("cosine")):
         module = odp.SoftmaxRegression(40, 50)
-        run = granted(20, steps=40, noise_multiplier=2.0, batch_size=4.0)
+        run = started(20, steps=40, noise_multiplier=2.0, batch_size=4.0)
         odp.train(run, module, (np.zeros((20, 40)), np.zeros(20, dtype=int)), schedule=schedule)
         deviations.append(module.weights.std())
     # Logits of size 1.7, of 40 features between -1 and 1.
@@ -387,7 +387,7 @@ def test_a_record_that_raises_an_error_counts_as_zero_and_fails_no_run(
         if not softmax:
             nn.init.zeros_(module.weight)
         trained = odp.train(
-            granted(N, **EXACT),
+            started(N, **EXACT),
             module,
             present,
             loss=None if softmax else cross_entropy,
@@ -408,12 +408,12 @@ def test_how_a_run_ends_does_not_depend_on_a_record_under_anomaly_detection() ->
     x = X.clone()
     x[33] = math.nan
     with torch.autograd.set_detect_anomaly(True):
-        trained = train(granted(N, **EXACT), records=(x, Y), score="accuracy")
+        trained = train(started(N, **EXACT), records=(x, Y), score="accuracy")
     assert trained.score is not None
 
 
 def test_a_broken_first_record_does_not_refuse_a_training() -> None:
-    run = granted(N)
+    run = started(N)
     train(run, model(), Failing({0, 5}))
     assert claimed(run, TRAININGS)[0]["finished"]
 
@@ -421,7 +421,7 @@ def test_a_broken_first_record_does_not_refuse_a_training() -> None:
 @pytest.mark.parametrize("softmax", [False, True])
 def test_a_first_record_of_another_shape_does_not_refuse_a_training(softmax: bool) -> None:
     records = [(X[i] if i not in (0, 9) else X[i, :3], Y[i]) for i in range(N)]
-    run = granted(N)
+    run = started(N)
     module, loss = (odp.SoftmaxRegression(4, 2), None) if softmax else (model(), cross_entropy)
     train(run, module, records, loss=loss)
     assert claimed(run, TRAININGS)[0]["finished"]
@@ -435,7 +435,7 @@ def test_a_score_may_be_a_truth_value_or_a_whole_number(kind: Any) -> None:
     module = identity()
     x = torch.tensor([[2.0, 1.0]] * 20)
     records = x, torch.tensor([0] * 14 + [1] * 6)
-    trained = train(granted(20, **EXACT), module, records, record_score=right, **STILL)
+    trained = train(started(20, **EXACT), module, records, record_score=right, **STILL)
     exact_score(trained.score, 14, 20)
 
 
@@ -450,7 +450,7 @@ def test_an_lstm_is_scored() -> None:
 
     module, x = Recurrent(), torch.randn(20, 6, 4)
     y = torch.randint(0, 2, (20,))
-    trained = train(granted(20, **EXACT), module, (x, y), score="accuracy", **STILL)
+    trained = train(started(20, **EXACT), module, (x, y), score="accuracy", **STILL)
     exact_score(trained.score, int((module(x).argmax(1) == y).sum()), 20)
 
 
@@ -467,7 +467,7 @@ def test_copies_of_trained_records_are_no_records_to_score() -> None:
         )
         study = optuna.create_study(direction="maximize", sampler=odp.BudgetSampler(plan))
         odp.train(
-            odp.fidelity(study.ask()),
+            odp.start_run(study.ask()),
             odp.SoftmaxRegression(5, 2),
             records,
             score="accuracy",
@@ -489,7 +489,7 @@ def test_a_training_with_other_numbers_than_granted_is_not_released() -> None:
     study = study_of(odp.BudgetSampler(plan))
 
     def objective(trial: Any) -> float:
-        shorter = dataclasses.replace(odp.fidelity(trial), noise_multiplier=0.5)
+        shorter = dataclasses.replace(odp.start_run(trial), noise_multiplier=0.5)
         return float(train(shorter, score="accuracy").score)
 
     study.optimize(objective)
@@ -512,7 +512,7 @@ def test_a_training_that_was_interrupted_is_not_released_whatever_was_scored() -
             super().step()
 
     def objective(trial: Any) -> float:
-        run = odp.fidelity(trial)
+        run = odp.start_run(trial)
         with contextlib.suppress(RuntimeError):
             train(run, model(), optimizer=lambda weights, rate: Failing(weights, lr=rate))
         return 0.5

@@ -13,7 +13,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from granted import claimed, granted  # noqa: E402
+from started import claimed, started  # noqa: E402
 from torch import nn  # noqa: E402
 from torch.utils.data import (  # noqa: E402
     ConcatDataset,
@@ -46,7 +46,7 @@ def refused(
     records = (X, Y) if records is None else records
     if "record_loss" not in arguments:
         arguments.setdefault("loss", cross_entropy)
-    run = granted(planned)
+    run = started(planned)
     is_module = isinstance(model, nn.Module)
     before = {k: v.clone() for k, v in model.state_dict().items()} if is_module else {}
     with pytest.raises(InvalidArgumentError, match=match) as caught:
@@ -199,7 +199,7 @@ def test_optimizers_that_do_not_step_the_trained_weights_are_refused(
     ],
 )
 def test_models_without_weights_to_train_are_refused(model: Any, match: str) -> None:
-    run = granted(N)
+    run = started(N)
     with pytest.raises(InvalidArgumentError, match=match):
         odp.train(run, model, (X, Y), loss=cross_entropy)
     assert claimed(run, TRAININGS) == []
@@ -261,7 +261,7 @@ def test_a_rate_is_not_rehearsed_on_the_records(inputs: Any, records: Any) -> No
 def test_a_softmax_regression_is_not_rehearsed_on_the_records() -> None:
     records = (X.numpy(), Y.numpy())
     with pytest.raises(InvalidArgumentError) as refusal:
-        odp.train(granted(N), odp.SoftmaxRegression(4, 3), records, inputs=records[0][:3])
+        odp.train(started(N), odp.SoftmaxRegression(4, 3), records, inputs=records[0][:3])
     assert refusal.value.argument == "inputs"
 
 
@@ -288,7 +288,7 @@ def test_parameters_that_cannot_be_trained_are_refused_with_the_remedy() -> None
     expanded.weight = nn.Parameter(torch.randn(1, 4).expand(3, 4))
     refused("weight.data = weight.data.clone", expanded)
     expanded.weight.data = expanded.weight.data.clone()
-    odp.train(granted(N), expanded, (X, Y), loss=cross_entropy)
+    odp.train(started(N), expanded, (X, Y), loss=cross_entropy)
 
 
 @pytest.mark.parametrize("dtype", [">f4", ">f8", "longdouble"])
@@ -301,7 +301,7 @@ def test_arrays_of_another_byte_order_or_precision_are_records(dtype: str, softm
         models, loss = [odp.SoftmaxRegression(4, 3) for _ in range(2)], {}
     rule = {"optimizer": "sgd", "learning_rate": 1.0, "schedule": odp.Schedule("constant")}
     for model, given in zip(models, (records, (X.numpy(), Y.numpy())), strict=True):
-        odp.train(granted(N, noise_multiplier=1e-9), model, given, **loss, **rule)
+        odp.train(started(N, noise_multiplier=1e-9), model, given, **loss, **rule)
     weights = [m.weights if softmax else m.weight.detach().numpy() for m in models]
     np.testing.assert_allclose(*weights, atol=1e-6)
 
@@ -333,11 +333,11 @@ def test_a_slip_of_the_pen_is_answered_with_what_to_write(
 
 def test_labels_in_the_wrong_place_are_not_printed() -> None:
     with pytest.raises(InvalidArgumentError, match=r"<Tensor of shape \(8,\)>.*by name"):
-        odp.train(granted(N), linear(), X, Y, loss=cross_entropy)
+        odp.train(started(N), linear(), X, Y, loss=cross_entropy)
 
 
 def test_what_stands_in_for_a_run_is_answered_with_how_to_get_one() -> None:
-    run = granted(N)
+    run = started(N)
     with pytest.raises(InvalidArgumentError) as refusal:
         odp.train(run.trial, linear(), (X, Y), loss=cross_entropy)
     assert refusal.value.argument == "run"

@@ -277,8 +277,8 @@ def test_a_search_without_a_finite_cost_is_left_out() -> None:
 
 def test_the_noisy_votes_with_the_winner_first() -> None:
     from optuna_dp.federated.query import search_to_json
-    from optuna_dp.study.plan import Design
     from optuna_dp.releasing.release import Release
+    from optuna_dp.study.plan import Design
     from optuna_dp.voting import VotePlan
 
     plan = VotePlan.calibrated(clients=9, candidates=3, votes=1, epsilon=2.0, delta=1e-5)

@@ -11,9 +11,9 @@ import numpy as np
 from dp_accounting import dp_event
 from scipy.stats import binom
 
-from optuna_dp.core import validation
 from optuna_dp.accounting.dominating_pairs import LARGEST_EPSILON, DominatingPair
 from optuna_dp.accounting.kinds.base import OwnEvent, Part, checked
+from optuna_dp.core import validation
 from optuna_dp.errors import InvalidArgumentError
 
 

@@ -13,10 +13,10 @@ from typing import Any, ClassVar
 import attr
 from dp_accounting import dp_event
 
-from optuna_dp.core import validation
 from optuna_dp.accounting import bounded_range as of_range
 from optuna_dp.accounting.dominating_pairs import DominatingPair
 from optuna_dp.accounting.kinds.base import OwnEvent, checked
+from optuna_dp.core import validation
 from optuna_dp.core.arrays import FloatArray
 
 

@@ -8,9 +8,9 @@ from typing import Any
 
 import attr
 
-from optuna_dp.core import validation
 from optuna_dp.accounting.kinds.base import OwnEvent, checked
 from optuna_dp.accounting.rdp_curves import interpolated_rdp
+from optuna_dp.core import validation
 from optuna_dp.core.arrays import FloatArray
 from optuna_dp.errors import InvalidArgumentError
 

@@ -18,10 +18,10 @@ import numpy as np
 import numpy.typing as npt
 from dp_accounting.pld import privacy_loss_distribution
 
-from optuna_dp.core import validation
 from optuna_dp.accounting import plds
 from optuna_dp.accounting.dominating_pairs import LARGEST_EPSILON, DominatingPair
 from optuna_dp.accounting.kinds.base import OwnEvent
+from optuna_dp.core import validation
 from optuna_dp.core.arrays import FloatArray
 from optuna_dp.errors import InvalidArgumentError
 

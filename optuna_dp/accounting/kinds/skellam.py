@@ -7,11 +7,11 @@ from typing import Any, ClassVar
 
 import attr
 
-from optuna_dp.core import validation
 from optuna_dp.accounting import units
 from optuna_dp.accounting.dominating_pairs import DominatingPair
 from optuna_dp.accounting.kinds.base import OwnEvent, Part, checked
 from optuna_dp.accounting.skellam import rdp_bound, shift_pair
+from optuna_dp.core import validation
 from optuna_dp.core.arrays import FloatArray
 from optuna_dp.errors import InvalidArgumentError
 

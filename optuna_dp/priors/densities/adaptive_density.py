@@ -19,6 +19,8 @@ from typing import Any
 import numpy as np
 
 from optuna_dp.core import validation
+from optuna_dp.core.arrays import FloatArray
+from optuna_dp.errors import InvalidArgumentError
 from optuna_dp.priors.densities.informed import FixedCandidates
 from optuna_dp.priors.densities.projection import (
     Projection,
@@ -28,8 +30,6 @@ from optuna_dp.priors.densities.projection import (
     scores_to_log_weights,
 )
 from optuna_dp.priors.densities.shares import BoundedDensity
-from optuna_dp.core.arrays import FloatArray
-from optuna_dp.errors import InvalidArgumentError
 from optuna_dp.priors.encoding import encoded
 from optuna_dp.priors.history import points_of
 from optuna_dp.priors.prior import Candidates, Prior, UniformPrior

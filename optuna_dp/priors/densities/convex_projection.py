@@ -18,8 +18,8 @@ from typing import Any
 import numpy as np
 
 from optuna_dp.core.arrays import FloatArray
-from optuna_dp.errors import InvalidArgumentError, MissingExtraError, ProjectionError
 from optuna_dp.core.validation import non_negative
+from optuna_dp.errors import InvalidArgumentError, MissingExtraError, ProjectionError
 
 # Tried in this order. Both come with cvxpy and solve every problem that its rules allow.
 _SOLVERS = ("CLARABEL", "SCS")

@@ -15,8 +15,8 @@ from typing import Any
 
 import numpy as np
 
-from optuna_dp.priors.densities.shares import integer_masses, uniform_masses
 from optuna_dp.errors import InvalidArgumentError
+from optuna_dp.priors.densities.shares import integer_masses, uniform_masses
 from optuna_dp.priors.given_points import to_internal
 from optuna_dp.priors.prior import BaseDistribution, Candidates, Prior
 from optuna_dp.priors.space import Space, check_space

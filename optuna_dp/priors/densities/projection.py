@@ -22,10 +22,10 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 
 from optuna_dp.core import validation
-from optuna_dp.priors.densities.convex_projection import ConvexProjection
-from optuna_dp.priors.densities.shares import BoundedDensity, enforce, uniform_masses
 from optuna_dp.core.arrays import FloatArray, IntArray
 from optuna_dp.errors import InvalidArgumentError
+from optuna_dp.priors.densities.convex_projection import ConvexProjection
+from optuna_dp.priors.densities.shares import BoundedDensity, enforce, uniform_masses
 
 # exp(+-300) and products of two of them stay finite.
 _MAX_LOG_WIDTH = 300.0

@@ -17,10 +17,10 @@ from optuna.trial import FrozenTrial
 from optuna_dp.errors import InvalidArgumentError
 from optuna_dp.priors.given_points import to_internal
 from optuna_dp.priors.scores import clean_scores
+from optuna_dp.runs.run import Run
 from optuna_dp.study.draws import stored_form
 from optuna_dp.study.entries import SLOT
-from optuna_dp.study.trials import SlotRecord, began, output, was_enqueued
-from optuna_dp.runs.run import Fidelity
+from optuna_dp.study.trials import SlotEntry, began, output, was_enqueued
 
 Outputs = list[tuple[dict[str, Any], tuple[float, ...]]]
 ChoosesFrom = Callable[[Outputs], Mapping[str, Any]]
@@ -56,20 +56,18 @@ class Pilot:
 Chosen = tuple[dict[str, Any], dict[str, BaseDistribution]]
 
 
-def with_outputs(
-    trials: Sequence[FrozenTrial], fidelity_of: Callable[[int], Fidelity]
-) -> list[Pilot]:
+def with_outputs(trials: Sequence[FrozenTrial], run_of: Callable[[int], Run]) -> list[Pilot]:
     """Returns the pilots that have an output, by number."""
     pilots = []
     for trial in trials:
         values = output(trial)
         if values is None or not began(trial):
             continue
-        record = SlotRecord.from_json(SLOT.of(trial))
+        record = SlotEntry.from_json(SLOT.of(trial))
         params, distributions = stored_form(trial)
         pilots.append(
             Pilot(
-                rung=fidelity_of(trial.number).rung,
+                rung=run_of(trial.number).rung,
                 params=params,
                 distributions=distributions,
                 values=values,

@@ -26,13 +26,13 @@ from optuna.exceptions import UpdateFinishedTrialError
 from optuna.study import Study
 from optuna.trial import FrozenTrial, TrialState
 
-from optuna_dp.samplers.budget.settings import BudgetSettings
-from optuna_dp.errors import WaitError
 from optuna_dp.core.polling import poll
+from optuna_dp.errors import WaitError
+from optuna_dp.runs.trial_notes import claims, noted
+from optuna_dp.samplers.budget.settings import BudgetSettings
 from optuna_dp.study.entries import SCORES, SPENT, TRAININGS
 from optuna_dp.study.trials import began, ended, fail_unstarted, from_number, output, trials_of
 from optuna_dp.study.waiting import Waiting
-from optuna_dp.runs.trial_notes import claims, noted
 
 _logger = logging.getLogger("optuna_dp")
 

@@ -12,11 +12,11 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from optuna_dp.core import by_name, validation
-from optuna_dp.errors import Described, InvalidArgumentError
+from optuna_dp.core.json_entries import Entry, plain, stored
+from optuna_dp.errors import InvalidArgumentError, Text
 from optuna_dp.evidence.stated_run import STORED_EVENT
-from optuna_dp.core.json_entries import Record, plain, stored
 from optuna_dp.preparation.range_query import RangeQuery
-from optuna_dp.runs.run import Fidelity
+from optuna_dp.runs.run import Run
 from optuna_dp.runs.run_events import run_event, sgd_training
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ SCORES = ("training", "disjoint", None)
 
 
 @dataclass(frozen=True)
-class PaidRuns(Record):
+class PaidRuns(Entry):
     """Runs of one kind, as a plan charges for them.
 
     Attributes:
@@ -65,7 +65,7 @@ class PaidRuns(Record):
 
 
 @dataclass(frozen=True, repr=False)
-class BudgetPlan(Record):
+class BudgetPlan(Entry):
     """Rungs of released pilots, then one last run, within one target epsilon.
 
     Guarantees:
@@ -151,7 +151,7 @@ class BudgetPlan(Record):
         if any((run.training is None) == (self.sample_rate is None) for run in runs):
             raise InvalidArgumentError(
                 "training",
-                Described("that of a run"),
+                Text("that of a run"),
                 "a plan has either a sample_rate, for DP-SGD, or the event of each training",
                 "Make another plan with optuna_dp.plan_budget.",
             )
@@ -191,14 +191,14 @@ class BudgetPlan(Record):
         return tuple(runs.count for runs in self.paid_pilots)
 
     @cached_property
-    def rungs(self) -> tuple[Fidelity, ...]:
+    def rungs(self) -> tuple[Run, ...]:
         """What a pilot of each rung may spend."""
-        return tuple(self._fidelity(runs, i) for i, runs in enumerate(self.paid_pilots))
+        return tuple(self._run(runs, i) for i, runs in enumerate(self.paid_pilots))
 
     @cached_property
-    def final(self) -> Fidelity:
+    def final(self) -> Run:
         """What the last run may spend."""
-        return self._fidelity(self.paid_last, len(self.paid_pilots))
+        return self._run(self.paid_last, len(self.paid_pilots))
 
     @property
     def spare_runs(self) -> int:
@@ -216,7 +216,7 @@ class BudgetPlan(Record):
         return self.pilots + self.paid_last.count
 
     @property
-    def pilot(self) -> Fidelity:
+    def pilot(self) -> Run:
         """What a pilot of the first rung may spend.
 
         Raises:
@@ -240,7 +240,7 @@ class BudgetPlan(Record):
 
         return Guarantee(self.event, self.neighboring_relation)
 
-    def fidelity(self, slot: int) -> Fidelity:
+    def run_at(self, slot: int) -> Run:
         """Returns what the run of a slot may spend: pilots rung by rung, then the last runs.
 
         Args:
@@ -260,13 +260,13 @@ class BudgetPlan(Record):
             position -= size
         return self.final
 
-    def _fidelity(self, runs: PaidRuns, rung: int) -> Fidelity:
+    def _run(self, runs: PaidRuns, rung: int) -> Run:
         records = None
         if self.batch_size is not None and self.sample_rate is not None:
             records = self.batch_size / self.sample_rate
         has_score = runs.score_noise_multiplier is not None
         scored_on = "public" if self.score is None else self.score if has_score else None
-        return Fidelity(
+        return Run(
             noise_multiplier=runs.noise_multiplier,
             steps=runs.steps,
             sample_rate=self.sample_rate,

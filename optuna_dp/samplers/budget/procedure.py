@@ -20,17 +20,18 @@ import optuna
 from optuna.distributions import json_to_distribution
 from optuna.trial import FrozenTrial, TrialState
 
+from optuna_dp.errors import ReleaseRefusedError
+from optuna_dp.evidence.drawn_ranges import times_drawn
+from optuna_dp.evidence.preparation import person_of
+from optuna_dp.evidence.procedure import Outcome, Procedure, ReleaseRequest
+from optuna_dp.evidence.run_checks import VOUCH, checked_vouched
+from optuna_dp.evidence.slot_entries import NEW_STUDY
+from optuna_dp.evidence.stated_run import RunCost, StatedRun
+from optuna_dp.preparation.range_query import RangeQuery
+from optuna_dp.runs.judgement import WORDS
 from optuna_dp.samplers.budget.last_runs import FAILED, GIVEN_UP, end_of
 from optuna_dp.samplers.budget.released_ranges import released_ranges
 from optuna_dp.samplers.budget.settings import BudgetSettings
-from optuna_dp.errors import ReleaseRefusedError
-from optuna_dp.evidence.run_checks import VOUCH, checked_vouched
-from optuna_dp.evidence.drawn_ranges import times_drawn
-from optuna_dp.evidence.preparation import person_of
-from optuna_dp.evidence.procedure import Asked, Outcome, Procedure
-from optuna_dp.evidence.stated_run import RunRecord, StatedRun
-from optuna_dp.evidence.slot_entries import NEW_STUDY
-from optuna_dp.preparation.range_query import RangeQuery
 from optuna_dp.study.entries import BEYOND, DRAW
 from optuna_dp.study.plan import StudyPlan
 from optuna_dp.study.trials import (
@@ -40,13 +41,12 @@ from optuna_dp.study.trials import (
     output,
     was_enqueued,
 )
-from optuna_dp.runs.judgement import WORDS
 from optuna_dp.training.prepared import WORDS as PREPARED
 
 if TYPE_CHECKING:
     from optuna_dp.accounting.guarantee import Guarantee
-    from optuna_dp.evidence.ended_runs import Evidence, Run
-    from optuna_dp.runs.run import Fidelity
+    from optuna_dp.evidence.ended_runs import EndedRun, Evidence
+    from optuna_dp.runs.run import Run
 
 BY_HAND = "its hyperparameters were given by hand"
 OTHERS = (
@@ -72,10 +72,10 @@ class Budget(Procedure):
 
     # What it costs.
 
-    def own_record(self) -> RunRecord:
+    def own_record(self) -> RunCost:
         """See :class:`Procedure`; of all runs together."""
         plan = self.settings.plan
-        return RunRecord(StatedRun(plan.event, plan.neighboring_relation), self.output_attributes)
+        return RunCost(StatedRun(plan.event, plan.neighboring_relation), self.output_attributes)
 
     @property
     def output_attributes(self) -> tuple[str, ...]:
@@ -136,11 +136,11 @@ class Budget(Procedure):
                 fix="Please report this as a bug. Add the cost of this run (Guarantee.compose).",
             )
 
-    def granted(self, number: int) -> Fidelity:
+    def run_of(self, number: int) -> Run:
         """See :class:`Procedure`."""
-        return self.settings.fidelity_of(number)
+        return self.settings.run_of(number)
 
-    def _spending(self, runs: Sequence[Run], vouched: str | None) -> dict[str, Any]:
+    def _spending(self, runs: Sequence[EndedRun], vouched: str | None) -> dict[str, Any]:
         """Returns what is known of what runs did, as JSON; refuses what nobody vouches for."""
         checked_vouched(vouched)
         is_vouched, judgements = False, []
@@ -207,7 +207,7 @@ class Budget(Procedure):
 
     # What is released.
 
-    def outcome(self, evidence: Evidence, request: Asked) -> Outcome:
+    def outcome(self, evidence: Evidence, request: ReleaseRequest) -> Outcome:
         """See :class:`Procedure`; the last run, and all that is charged for of the pilots."""
         settings, judged_runs = self.settings, list(evidence.runs)
         if request.give_up_last_run:  # No run was made in view of the last one's output.
@@ -246,7 +246,7 @@ class Budget(Procedure):
         )
 
 
-def _without_output(run: Run) -> Run:
+def _without_output(run: EndedRun) -> EndedRun:
     """Returns a run as if it had failed before it showed anything."""
     bare = copy.copy(run.trial)
     bare.state, bare.values = TrialState.FAIL, None
@@ -275,7 +275,7 @@ def _shown(trial: FrozenTrial, settings: BudgetSettings) -> dict[str, Any]:
     values = output(trial)
     score = {} if values is not None and len(values) > 1 else {"value": values and values[0]}
     return {
-        "rung": settings.fidelity_of(trial.number).rung,
+        "rung": settings.run_of(trial.number).rung,
         "params": dict(trial.params),
         **score,
         "values": None if values is None else list(values),

@@ -20,7 +20,7 @@ class BudgetSampler(SlotSampler):
     An ordinary Optuna sampler proposes the pilots of the first rung. The best of a rung run again
     on the next, which has less noise. The last run takes the hyperparameters that ``choose``
     picks. Every run is charged for by composition, so nothing is secret: hyperparameters and
-    scores may be shown while the study runs. The objective asks :func:`optuna_dp.fidelity` what
+    scores may be shown while the study runs. The objective asks :func:`optuna_dp.start_run` what
     it may spend.
 
     A plan without pilots is one run. Its objective usually asks for no hyperparameters, because
@@ -88,7 +88,7 @@ class BudgetSampler(SlotSampler):
         ... )
         >>> study = optuna.create_study(direction="maximize", sampler=odp.BudgetSampler(plan))
         >>> def objective(trial):
-        ...     run = odp.fidelity(trial)  # what it may spend
+        ...     run = odp.start_run(trial)  # what it may spend
         ...     x = trial.suggest_float("x", -1, 1)  # train here; then hand in what that spent
         ...     noise, rate, steps = run.noise_multiplier, run.sample_rate, run.steps
         ...     training = odp.dp_sgd(noise_multiplier=noise, sample_rate=rate, steps=steps)

@@ -7,17 +7,17 @@ import json
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
-from optuna_dp.samplers.budget.plan import BudgetPlan
+from optuna_dp.core.json_entries import Entry, stored
 from optuna_dp.errors import InvalidArgumentError
-from optuna_dp.core.json_entries import Record, stored
+from optuna_dp.runs.run import Run
+from optuna_dp.samplers.budget.plan import BudgetPlan
 from optuna_dp.study.plan import Design, canonical_json
-from optuna_dp.runs.run import Fidelity
 
 PROCEDURE = "budget"
 
 
 @dataclass(frozen=True)
-class BudgetSettings(Record):
+class BudgetSettings(Entry):
     """The settings of a study with a budget.
 
     Attributes:
@@ -75,9 +75,9 @@ class BudgetSettings(Record):
         """Returns whether the last run's score may be shown."""
         return self.plan.score is None or self.plan.final.score_noise_multiplier is not None
 
-    def fidelity_of(self, number: int) -> Fidelity:
+    def run_of(self, number: int) -> Run:
         """Returns what a trial may spend, by its number."""
-        return self.plan.fidelity(min(number, self.pilots))
+        return self.plan.run_at(min(number, self.pilots))
 
     def begins_at(self, rung: int) -> int:
         """Returns the number of the first pilot of a rung."""

@@ -26,6 +26,12 @@ from optuna.samplers import BaseSampler, RandomSampler
 from optuna.study import Study
 from optuna.trial import FrozenTrial, Trial, TrialState
 
+from optuna_dp.core.validation import whole
+from optuna_dp.errors import InvalidArgumentError, PlanError
+from optuna_dp.evidence.start import end_run
+from optuna_dp.evidence.stated_run import attribute_names
+from optuna_dp.priors.listed import Listed
+from optuna_dp.priors.space import check_space
 from optuna_dp.samplers.budget.choice import Choose, Pilot, chosen, promoted, with_outputs
 from optuna_dp.samplers.budget.last_runs import (
     drop_enqueued_too_early,
@@ -37,11 +43,6 @@ from optuna_dp.samplers.budget.last_runs import (
 )
 from optuna_dp.samplers.budget.plan import BudgetPlan
 from optuna_dp.samplers.budget.settings import PROCEDURE, BudgetSettings
-from optuna_dp.errors import InvalidArgumentError, PlanError
-from optuna_dp.evidence.start import end_run
-from optuna_dp.evidence.stated_run import attribute_names
-from optuna_dp.priors.listed import Listed
-from optuna_dp.priors.space import check_space
 from optuna_dp.study import entropy
 from optuna_dp.study.draws import (
     Space,
@@ -54,15 +55,14 @@ from optuna_dp.study.draws import (
 )
 from optuna_dp.study.entries import BEYOND, DRAW
 from optuna_dp.study.proposals import Proposer, remember
+from optuna_dp.study.shared_plan import refuse
+from optuna_dp.study.slot_strategy import JointDraw, Slot, SlotStrategy
 from optuna_dp.study.trials import (
     began,
     trials_of,
     was_enqueued,
 )
-from optuna_dp.study.shared_plan import refuse
-from optuna_dp.study.slot_strategy import JointDraw, Slot, SlotStrategy
 from optuna_dp.study.visible_runs import completed_batches
-from optuna_dp.core.validation import whole
 
 _logger = logging.getLogger("optuna_dp")
 # Where the proposer's trial is kept while its pilot is under way.
@@ -253,7 +253,7 @@ class BudgetStrategy(SlotStrategy):
         if slot.number < self._pilots or not self._pilots:
             return
         pilot_trials = [t for t in trials_of(slot.study) if t.number < self._pilots]
-        pilots = with_outputs(pilot_trials, self._budget.fidelity_of)
+        pilots = with_outputs(pilot_trials, self._budget.run_of)
         choice = chosen(self._choose, pilots, _signs_of(slot.study)) if pilots else None
         if choice is None and not _given_by_hand(slot.trial):
             raise PlanError(
@@ -315,9 +315,9 @@ class BudgetStrategy(SlotStrategy):
 
         None if no pilot below has an output.
         """
-        rung = self._budget.fidelity_of(slot.number).rung
+        rung = self._budget.run_of(slot.number).rung
         start = self._budget.begins_at(rung)
-        lower_pilots = with_outputs(self._ended_runs(slot, start), self._budget.fidelity_of)
+        lower_pilots = with_outputs(self._ended_runs(slot, start), self._budget.run_of)
         best_pilots = promoted(lower_pilots, rung, _signs_of(slot.study))
         if not best_pilots:
             return None
@@ -394,7 +394,7 @@ class BudgetStrategy(SlotStrategy):
 
     def value_without_score(self, number: int) -> float | None:
         """Returns 0.0 for a run whose score is not charged for, so that it does not fail."""
-        return 0.0 if self._budget.fidelity_of(number).scored_on is None else None
+        return 0.0 if self._budget.run_of(number).scored_on is None else None
 
 
 def _checked_choose(choose: Any, plan: BudgetPlan) -> Choose:

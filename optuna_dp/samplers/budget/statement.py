@@ -6,11 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from optuna_dp.accounting.event_words import in_words
-from optuna_dp.samplers.budget.plan import BudgetPlan
-from optuna_dp.samplers.budget.settings import BudgetSettings
 from optuna_dp.evidence import preparation
-from optuna_dp.evidence.facts import Fact, Status, enforced, weakest
-from optuna_dp.evidence.layout import escaped
 from optuna_dp.evidence.assumptions import (
     NO_EXACT_SCORE_DECIDED,
     PRIVATE_FAILURES,
@@ -18,8 +14,10 @@ from optuna_dp.evidence.assumptions import (
     PUBLIC_SCORES,
     PUBLIC_SETTINGS,
     TOLD_APART,
-    Promise,
+    Assumption,
 )
+from optuna_dp.evidence.facts import Fact, Status, enforced, weakest
+from optuna_dp.evidence.layout import escaped
 from optuna_dp.evidence.record_counts import RecordCounts
 from optuna_dp.evidence.run_assumptions import is_enforced, is_trained_here, what_a_run_is
 from optuna_dp.evidence.statement import (
@@ -30,8 +28,10 @@ from optuna_dp.evidence.statement import (
     step_facts,
     vouched_facts,
 )
-from optuna_dp.study.plan import Design
 from optuna_dp.runs.judgement import ENFORCED, WORDS
+from optuna_dp.samplers.budget.plan import BudgetPlan
+from optuna_dp.samplers.budget.settings import BudgetSettings
+from optuna_dp.study.plan import Design
 
 if TYPE_CHECKING:
     from optuna_dp.accounting.guarantee import Guarantee
@@ -49,21 +49,21 @@ _SCORES: dict[str | None, str] = {
 }
 
 
-_REPORTS = Promise(
+_REPORTS = Assumption(
     "The cost of one training that the plan was given covers everything that a run shows: what it "
     "reports to a pruner, too.",
     "Does the stated cost of a training cover every number that it computed from the records and "
     "showed to anybody or to a pruner?",
     "the rows of the pilots, and row *The last run*",
 )
-_PUBLIC_DIVISOR = Promise(
+_PUBLIC_DIVISOR = Assumption(
     "The number of records that a sum of scores is divided by is public. With one person more or "
     "less in the data it would have been the same.",
     "Is the number of records that scores are divided by public, and would it be the same with "
     "one person more or less in the data?",
     "row *The score*",
 )
-_FIXED_BEFOREHAND = Promise(
+_FIXED_BEFOREHAND = Assumption(
     "The number of runs and the cost of each were fixed without looking at the data. So were the "
     "search space and any list of candidates, or they were chosen from outputs that are charged "
     "for.",
@@ -72,20 +72,20 @@ _FIXED_BEFOREHAND = Promise(
     "charged for)?",
     "rows *Search*, *Parameters* and *Ranges of the parameters*",
 )
-_CHOSEN_FROM_OUTPUTS = Promise(
+_CHOSEN_FROM_OUTPUTS = Assumption(
     "Samplers, pruners, functions and persons that proposed, pruned or chose hyperparameters used "
     "the data only through the private outputs of earlier runs.",
     "Did whoever, or whatever, proposed hyperparameters know nothing of the data but the "
     "hyperparameters and scores of earlier runs?",
     "the rows of the pilots, and row *The last run*",
 )
-_FRESH_RANDOMNESS = Promise(
+_FRESH_RANDOMNESS = Assumption(
     "A run depends only on the data, its own hyperparameters and fresh randomness: not on shared "
     "random seeds.",
     "Did every run draw fresh randomness, without a fixed random seed?",
     "the rows of the pilots, and row *The last run*",
 )
-_RELEASED_ANYHOW = Promise(
+_RELEASED_ANYHOW = Assumption(
     "The result would have been released whatever it was. No other search on the same data was "
     "discarded in its favour. (The costs of several releases add up.)",
     "Would this result have been published whatever it was, and was no other search of these "
@@ -114,7 +114,7 @@ The guarantee covers the hyperparameters and scores of all runs, how each of the
 last run's model, also if they are shown while the study runs. It does not cover how long runs
 took, when they ended, logs, or attributes and reported values outside the stated outputs."""
 
-    def promises(self, design: Design, content: Mapping[str, Any]) -> tuple[Promise, ...]:
+    def assumptions(self, design: Design, content: Mapping[str, Any]) -> tuple[Assumption, ...]:
         """See :class:`Description`; those that the plan and its runs leave to a person."""
         plan, spending = BudgetSettings.of(design).plan, content.get("spending", {})
         run = what_a_run_is(spending, (*_names_of_rungs(len(plan.rungs)), "The last run"))
@@ -129,7 +129,7 @@ took, when they ended, logs, or attributes and reported values outside the state
             _FIXED_BEFOREHAND,
             _CHOSEN_FROM_OUTPUTS,
             _FRESH_RANDOMNESS,
-            *preparation.promises_of(spending),
+            *preparation.assumptions_of(spending),
             PRIVATE_FAILURES,
             _RELEASED_ANYHOW,
         )
@@ -224,7 +224,7 @@ took, when they ended, logs, or attributes and reported values outside the state
         rows |= {
             "Runs that are charged for": _charged(settings.pilots + settings.paid, runs),
             "What runs may spend": f"checked: {_part(spending['asked'], runs)} with an output "
-            "asked the plan what they may spend (odp.fidelity)",
+            "asked the plan what they may spend (odp.start_run)",
         }
         facts = enforced(rows) + preparation.preparation_fact(spending)
         remark = ""
@@ -249,8 +249,8 @@ took, when they ended, logs, or attributes and reported values outside the state
         )
 
 
-def _public_numbers(plan: BudgetPlan) -> tuple[Promise, ...]:
-    """Returns the promise that the numbers are public that a plan or its scores are made with."""
+def _public_numbers(plan: BudgetPlan) -> tuple[Assumption, ...]:
+    """Returns the assumption that the numbers are public that a plan or its scores are made with."""
     if plan.final.records is not None:
         return (PUBLIC_NUMBERS,)
     return () if plan.score is None else (_PUBLIC_DIVISOR,)

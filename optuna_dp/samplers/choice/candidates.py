@@ -10,13 +10,13 @@ from typing import Any, ClassVar, Literal
 
 from optuna.distributions import BaseDistribution
 
+from optuna_dp.core.json_entries import Entry, stored
+from optuna_dp.core.validation import whole
 from optuna_dp.errors import InvalidArgumentError
-from optuna_dp.core.json_entries import Record, stored
 from optuna_dp.priors.given_points import to_internal
 from optuna_dp.priors.grid import grid_of
 from optuna_dp.priors.space import check_space
 from optuna_dp.study.plan import canonical_json
-from optuna_dp.core.validation import whole
 
 _MOST_CANDIDATES = 1_000_000
 
@@ -29,7 +29,7 @@ _WORDS: dict[Kind, str] = {
 
 
 @dataclass(frozen=True)
-class CandidateSource(Record):
+class CandidateSource(Entry):
     """Where the candidates come from.
 
     Attributes:

@@ -26,19 +26,19 @@ from typing import ClassVar
 from optuna.study import Study
 from optuna.trial import FrozenTrial, TrialState
 
+from optuna_dp.core.json_entries import Entry
 from optuna_dp.errors import PlanError
-from optuna_dp.core.json_entries import Record
+from optuna_dp.mechanisms.doubling import DoublingPlan, LoopState
+from optuna_dp.mechanisms.utility_values import Utilities
+from optuna_dp.samplers.choice.reported import never_began, utilities_of
+from optuna_dp.samplers.choice.settings import UtilitySettings
 from optuna_dp.study.entries import CHOICE, UNSTARTED, add_trial, trial_with
 from optuna_dp.study.plan import StudyPlan
 from optuna_dp.study.trials import read_plan, trials_of
-from optuna_dp.mechanisms.doubling import DoublingPlan, LoopState
-from optuna_dp.samplers.choice.settings import UtilitySettings
-from optuna_dp.samplers.choice.reported import never_began, utilities_of
-from optuna_dp.mechanisms.utility_values import Utilities
 
 
 @dataclass(frozen=True)
-class Choice(Record):
+class Choice(Entry):
     """What the private mechanism has answered. For the curator until it is released.
 
     Attributes:

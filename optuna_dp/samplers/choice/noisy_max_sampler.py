@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 from optuna.distributions import BaseDistribution
 
-from optuna_dp.study.slots import SlotSampler
 from optuna_dp.mechanisms.report_noisy_max import Noise, NoisyMaxPlan, better_noise
 from optuna_dp.samplers.choice.settings import NOISY_MAX
 from optuna_dp.samplers.choice.slot_strategy import UtilityStrategy
+from optuna_dp.study.slots import SlotSampler
 
 if TYPE_CHECKING:
     import dp_accounting

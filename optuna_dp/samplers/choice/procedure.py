@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING, Any
 from optuna_dp.accounting.guarantee import Guarantee
 from optuna_dp.errors import InvalidArgumentError, ReleaseRefusedError
 from optuna_dp.evidence.drawn_runs import DrawnRuns
-from optuna_dp.evidence.stated_run import RunRecord, StatedRun
-from optuna_dp.study.trials import score
+from optuna_dp.evidence.stated_run import RunCost, StatedRun
 from optuna_dp.samplers.choice.choice import drawn_choice, recorded_choices
 from optuna_dp.samplers.choice.settings import UtilitySettings
+from optuna_dp.study.trials import score
 
 if TYPE_CHECKING:
     from optuna.trial import FrozenTrial
 
-    from optuna_dp.evidence.procedure import Asked
     from optuna_dp.evidence.ended_runs import Evidence
+    from optuna_dp.evidence.procedure import ReleaseRequest
 
 
 class UtilityChoice(DrawnRuns):
@@ -30,10 +30,10 @@ class UtilityChoice(DrawnRuns):
         """What the study's plan records."""
         return UtilitySettings.from_json(self.design.settings)
 
-    def own_record(self) -> RunRecord:
+    def own_record(self) -> RunCost:
         """See :class:`Procedure`; of the whole choice."""
         settings = self.settings
-        return RunRecord(StatedRun(settings.plan.event(), settings.neighboring_relation))
+        return RunCost(StatedRun(settings.plan.event(), settings.neighboring_relation))
 
     def guarantee(self) -> Guarantee:
         """See :class:`Procedure`."""
@@ -49,7 +49,7 @@ class UtilityChoice(DrawnRuns):
                 "Leave it out. Give the final model to release(study).with_training.",
             )
 
-    def check_request(self, request: Asked) -> None:
+    def check_request(self, request: ReleaseRequest) -> None:
         """See :class:`Procedure`; nobody vouches for a candidate."""
         super().check_request(request)
         self.refuse_needless(request, "vouched", "give_up_last_run")

@@ -7,10 +7,10 @@ from typing import Any
 
 from optuna.distributions import BaseDistribution
 
-from optuna_dp.study.slots import SlotSampler
 from optuna_dp.mechanisms.doubling import DoublingPlan, Variant
 from optuna_dp.samplers.choice.settings import PROPOSE_TEST
 from optuna_dp.samplers.choice.slot_strategy import UtilityStrategy
+from optuna_dp.study.slots import SlotSampler
 
 
 class ProposeTestSampler(SlotSampler):

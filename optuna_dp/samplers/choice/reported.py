@@ -15,17 +15,17 @@ from optuna.exceptions import UpdateFinishedTrialError
 from optuna.study import Study
 from optuna.trial import FrozenTrial, Trial, TrialState
 
+from optuna_dp.core.validation import number as real_number
 from optuna_dp.errors import (
-    Described,
     InvalidArgumentError,
     PlanError,
     ReleaseRefusedError,
+    Text,
     UnfinishedStudyError,
 )
+from optuna_dp.mechanisms.utility_values import RESOLUTION, Utilities
 from optuna_dp.study.entries import SLOT, TOTAL_UTILITY
 from optuna_dp.study.trials import did_nothing, ended, read_plan
-from optuna_dp.mechanisms.utility_values import RESOLUTION, Utilities
-from optuna_dp.core.validation import number as real_number
 
 START_AGAIN = (
     "Start a new study: that costs nothing, because no answer has been published. Scores that you "
@@ -93,7 +93,7 @@ def report_utilities(
     if len(scores) != k:
         raise InvalidArgumentError(
             "utilities",
-            Described(f"{len(scores)} of them (trial {trial.number})"),
+            Text(f"{len(scores)} of them (trial {trial.number})"),
             f"there must be one for each of the {k} partitions",
         )
     for i, score in enumerate(scores):
@@ -120,7 +120,7 @@ def check_unit(name: str, value: float, trial_number: int) -> None:
     if not 0.0 <= value <= 1.0:
         raise InvalidArgumentError(
             f"{name} of trial {trial_number}",
-            Described("hidden"),  # It is made of data without noise.
+            Text("hidden"),  # It is made of data without noise.
             "a utility must lie in [0, 1]",
             "Rescale the score by bounds fixed before seeing the data; the study cannot be "
             "released, and starting a new one costs nothing.",

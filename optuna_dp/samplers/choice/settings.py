@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
+from optuna_dp.core.json_entries import Entry, stored
+from optuna_dp.core.validation import whole
 from optuna_dp.errors import InvalidArgumentError
-from optuna_dp.core.json_entries import Record, stored
-from optuna_dp.samplers.choice.candidates import CandidateSource
 from optuna_dp.mechanisms.choice_plan import ChoicePlan
 from optuna_dp.mechanisms.doubling import DoublingPlan
 from optuna_dp.mechanisms.report_noisy_max import NoisyMaxPlan
-from optuna_dp.core.validation import whole
+from optuna_dp.samplers.choice.candidates import CandidateSource
 
 PROPOSE_TEST = "propose_test"
 NOISY_MAX = "noisy_max"
@@ -25,7 +25,7 @@ def _plan(record: Any) -> ChoicePlan:
 
 
 @dataclass(frozen=True)
-class UtilitySettings(Record):
+class UtilitySettings(Entry):
     """The settings of a choice by averaged utilities.
 
     Attributes:

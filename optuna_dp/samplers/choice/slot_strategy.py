@@ -17,9 +17,17 @@ from optuna.distributions import BaseDistribution
 from optuna.pruners import BasePruner, NopPruner
 from optuna.trial import TrialState
 
+from optuna_dp.core.validation import whole
 from optuna_dp.errors import InvalidArgumentError, WaitError
+from optuna_dp.mechanisms.choice_plan import ChoicePlan
+from optuna_dp.mechanisms.partitions_needed import plan_utilities
+from optuna_dp.mechanisms.utility_values import MOST_PARTITIONS_OF_MEANS
 from optuna_dp.priors.given_points import to_internal
 from optuna_dp.priors.prior import UniformPrior
+from optuna_dp.samplers.choice.candidates import candidates_of
+from optuna_dp.samplers.choice.choice import make_choice
+from optuna_dp.samplers.choice.reported import check_unit
+from optuna_dp.samplers.choice.settings import UtilitySettings
 from optuna_dp.study import entropy
 from optuna_dp.study.drawn_slots import refuse_given_by_hand, value_from_prior, warn_of_seed
 from optuna_dp.study.draws import Space, as_stored, check_choices, drawn_once, own_form
@@ -27,14 +35,6 @@ from optuna_dp.study.entries import TOTAL_UTILITY
 from optuna_dp.study.pruners import SilencedPruner
 from optuna_dp.study.slot_strategy import JointDraw, Slot, SlotStrategy
 from optuna_dp.study.visible_runs import completed_batches
-from optuna_dp.samplers.choice.candidates import candidates_of
-from optuna_dp.samplers.choice.choice import make_choice
-from optuna_dp.mechanisms.choice_plan import ChoicePlan
-from optuna_dp.mechanisms.partitions_needed import plan_utilities
-from optuna_dp.samplers.choice.settings import UtilitySettings
-from optuna_dp.samplers.choice.reported import check_unit
-from optuna_dp.mechanisms.utility_values import MOST_PARTITIONS_OF_MEANS
-from optuna_dp.core.validation import whole
 
 _logger = logging.getLogger("optuna_dp")
 

@@ -5,19 +5,19 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from optuna_dp.evidence.assumptions import Assumption
 from optuna_dp.evidence.facts import Fact, Status, stated
 from optuna_dp.evidence.layout import escaped
-from optuna_dp.evidence.assumptions import Promise
 from optuna_dp.evidence.statement import Description
-from optuna_dp.study.plan import Design
 from optuna_dp.samplers.choice.settings import UtilitySettings
+from optuna_dp.study.plan import Design
 
 if TYPE_CHECKING:
     from optuna_dp.accounting.guarantee import Guarantee
 
 
 _PROMISES = (
-    Promise(
+    Assumption(
         "Every training record lies in one partition, placed independently of all other records "
         "(optuna_dp.partition does so). The utility of a partition is computed from that "
         "partition's training records alone.",
@@ -25,14 +25,14 @@ _PROMISES = (
         "each utility computed from one partition's records alone?",
         "row *Utility*",
     ),
-    Promise(
+    Assumption(
         "If the relation is replacing a record: the placement is secret, or follows an identifier "
         "that the replacement keeps.",
         "If the statement is about replacing a record: is the placement secret, or by an "
         "identifier?",
         "row *What is protected*",
     ),
-    Promise(
+    Assumption(
         "No person is in both training and validation data. Validation records are protected too, "
         "if there are at least optuna_dp.mechanisms.validation_records_needed(k) of them and the "
         "score is a mean over them of numbers in [0, 1].",
@@ -40,7 +40,7 @@ _PROMISES = (
         "records, if they are to be protected?",
         "row *Utility*",
     ),
-    Promise(
+    Assumption(
         "The candidates, the number of partitions and the settings of the choice were fixed "
         "without looking at the data. Which parameters the objective asks for depends only on the "
         "candidate.",
@@ -48,14 +48,14 @@ _PROMISES = (
         "before anybody had looked at these data?",
         "rows *Candidates*, *Utility* and *Choice*",
     ),
-    Promise(
+    Assumption(
         "The trainings on different partitions share no randomness that depends on the data. A "
         "training that fails counts as the worst score of its partition.",
         "Do the trainings on different partitions share nothing that depends on records, and does "
         "a failed training count as the worst score?",
         "row *Utility*",
     ),
-    Promise(
+    Assumption(
         "The result would have been released whatever it was. No other choice from the same data "
         "was discarded in its favour, and no copy of this study was continued or released "
         "elsewhere. (The costs of several releases add up.)",
@@ -63,7 +63,7 @@ _PROMISES = (
         "data thrown away for its result, and was no copy of this study used? (Other releases "
         "from these data are not in this number: their costs add up.)",
     ),
-    Promise(
+    Assumption(
         "Nothing else of the search leaves the curator: no utility, model, table, timings, logs "
         "or dashboard.",
         "Does nobody but the curator see utilities, models, the table of trials, times, logs and "
@@ -85,7 +85,7 @@ class UtilityDescription(Description):
         "Nothing else was released from this plan in this storage.",
     )
 
-    def promises(self, design: Design, content: Mapping[str, Any]) -> tuple[Promise, ...]:
+    def assumptions(self, design: Design, content: Mapping[str, Any]) -> tuple[Assumption, ...]:
         """See :class:`Description`; the same for every choice."""
         return _PROMISES
 

@@ -7,16 +7,16 @@ from typing import Any
 import numpy as np
 from optuna.trial import FrozenTrial
 
-from optuna_dp.priors.densities.adaptive_density import AdaptiveDensity
+from optuna_dp.core.validation import whole
 from optuna_dp.errors import InvalidArgumentError
+from optuna_dp.priors.densities.adaptive_density import AdaptiveDensity
 from optuna_dp.priors.history import GrowingHistory, SharedSpace
 from optuna_dp.priors.scores import RunOutcome
 from optuna_dp.study.draws import Space, stored_form
 from optuna_dp.study.entries import BEYOND, NOT_PROPOSED
-from optuna_dp.study.trials import ended, score, trials_of
 from optuna_dp.study.slot_strategy import JointDraw, Slot
+from optuna_dp.study.trials import ended, score, trials_of
 from optuna_dp.study.visible_runs import completed_batches
-from optuna_dp.core.validation import whole
 
 
 class BoundedDraws:

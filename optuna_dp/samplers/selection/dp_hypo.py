@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, Literal
 
 from optuna.distributions import BaseDistribution
 
-from optuna_dp.samplers.selection.bounded_draws import BoundedDraws
 from optuna_dp.priors.densities.adaptive_density import AdaptiveDensity, search_bounds
 from optuna_dp.priors.densities.projection import Projection
 from optuna_dp.priors.prior import Prior
 from optuna_dp.priors.surrogate import GaussianProcess, ScoreModel
+from optuna_dp.runs.run_plan import RunPlan
+from optuna_dp.samplers.selection.bounded_draws import BoundedDraws
 from optuna_dp.samplers.selection.slot_strategy import (
     DEFAULT_TRIALS,
     SelectionStrategy,
@@ -19,7 +20,6 @@ from optuna_dp.samplers.selection.slot_strategy import (
 )
 from optuna_dp.selection.laws.base import TrialCount
 from optuna_dp.study.slots import SlotSampler
-from optuna_dp.runs.run_plan import RunPlan
 
 if TYPE_CHECKING:
     from dp_accounting import dp_event
@@ -83,7 +83,7 @@ class DPHyPOSampler(SlotSampler):
             :class:`~optuna_dp.priors.densities.informed.FixedCandidates`, need
             ``search_space``. It costs nothing, where learning within density bounds does: what
             is known without the data belongs here (``docs/explanation/searches.md``).
-        run: What each run is, a :class:`optuna_dp.RunPlan`: :func:`optuna_dp.fidelity` grants it
+        run: What each run is, a :class:`optuna_dp.RunPlan`: :func:`optuna_dp.start_run` gives it
             to the trials. Or the event of one whole run, training and scoring, for any other
             training; see :func:`optuna_dp.dp_sgd` and :func:`optuna_dp.compose`. What an event
             says is your word, and ``release`` asks how you know it (``vouched=``). Without it

@@ -8,26 +8,26 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from optuna_dp.errors import ReleaseRefusedError
-from optuna_dp.evidence.run_checks import checked_vouched, conduct_of_all
 from optuna_dp.evidence.drawn_runs import DrawnRuns
-from optuna_dp.evidence.stated_run import RunRecord, StatedRun
+from optuna_dp.evidence.run_checks import checked_vouched, conduct_of_all
 from optuna_dp.evidence.slot_entries import NEW_STUDY
+from optuna_dp.evidence.stated_run import RunCost, StatedRun
+from optuna_dp.runs.judgement import ENFORCED, NOT_CHECKED
 from optuna_dp.samplers.selection.failures import check_failures, is_unlikely_block
 from optuna_dp.samplers.selection.settings import SelectionSettings
 from optuna_dp.samplers.selection.winner import choose
 from optuna_dp.study.entries import DRAW, NOT_PROPOSED
 from optuna_dp.study.plan import Design
-from optuna_dp.study.trials import SlotRecord, ended, score
-from optuna_dp.runs.judgement import ENFORCED, NOT_CHECKED
+from optuna_dp.study.trials import SlotEntry, ended, score
 from optuna_dp.training.prepared import AS_GIVEN
 
 if TYPE_CHECKING:
     from optuna.trial import FrozenTrial
 
     from optuna_dp.accounting.guarantee import Guarantee
-    from optuna_dp.evidence.procedure import Asked, Outcome
     from optuna_dp.evidence.ended_runs import Evidence
-    from optuna_dp.runs.run import Fidelity
+    from optuna_dp.evidence.procedure import Outcome, ReleaseRequest
+    from optuna_dp.runs.run import Run
     from optuna_dp.runs.run_plan import RunPlan
 
 
@@ -44,12 +44,12 @@ class PrivateSelection(DrawnRuns):
         """See :class:`Procedure`; the design does if the sampler was told."""
         return self.settings.run is not None
 
-    def own_record(self) -> RunRecord:
+    def own_record(self) -> RunCost:
         """See :class:`Procedure`; of one run."""
         run = self._run
-        return RunRecord(StatedRun(run.event, run.neighboring_relation), self.output_attributes)
+        return RunCost(StatedRun(run.event, run.neighboring_relation), self.output_attributes)
 
-    def told(self, record: RunRecord) -> PrivateSelection:
+    def told(self, record: RunCost) -> PrivateSelection:
         """See :class:`Procedure`."""
         if self.knows_cost:
             return self
@@ -69,10 +69,10 @@ class PrivateSelection(DrawnRuns):
             raise ReleaseRefusedError("Its design does not say what one run costs.")
         return self.settings.run
 
-    def granted(self, number: int) -> Fidelity | None:
+    def run_of(self, number: int) -> Run | None:
         """See :class:`Procedure`; all runs are alike."""
         run = self.settings.plan_of_run
-        return None if run is None else run.fidelity
+        return None if run is None else run.run
 
     def guarantee(self) -> Guarantee:
         """See :class:`Procedure`.
@@ -93,7 +93,7 @@ class PrivateSelection(DrawnRuns):
             neighboring_relation=run.neighboring_relation,
         )
 
-    def check_run(self, trial: FrozenTrial, record: SlotRecord | None) -> None:
+    def check_run(self, trial: FrozenTrial, record: SlotEntry | None) -> None:
         """Refuses a run that could not be drawn, and a start-up run not from the prior, too.
 
         From a uniform prior the parameters are drawn one by one, and those draws are made again
@@ -133,14 +133,14 @@ class PrivateSelection(DrawnRuns):
             "fails until then is spent, and release() will ask about these runs."
         )
 
-    def check_request(self, request: Asked) -> None:
+    def check_request(self, request: ReleaseRequest) -> None:
         """See :class:`Procedure`; runs may be lost, and vouched for."""
         self.refuse_needless(request, "give_up_last_run")
 
-    def outcome(self, evidence: Evidence, request: Asked) -> Outcome:
+    def outcome(self, evidence: Evidence, request: ReleaseRequest) -> Outcome:
         """See :class:`Procedure`; with ``failures="lost"``, the best of a known number of runs."""
         disclosed = check_failures(evidence, request.failures)
-        run = self.granted(0)
+        run = self.run_of(0)
         if run is None:
             spending = _conduct_by_word(request.vouched)
         else:

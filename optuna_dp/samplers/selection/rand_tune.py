@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 from optuna.distributions import BaseDistribution
 
 from optuna_dp.priors.prior import Prior
+from optuna_dp.runs.run_plan import RunPlan
 from optuna_dp.samplers.selection.slot_strategy import DEFAULT_TRIALS, SelectionStrategy
 from optuna_dp.selection.laws.base import TrialCount
 from optuna_dp.study.slots import SlotSampler
-from optuna_dp.runs.run_plan import RunPlan
 
 if TYPE_CHECKING:
     from dp_accounting import dp_event
@@ -37,7 +37,7 @@ class RandTuneSampler(SlotSampler):
             :class:`optuna_dp.priors.densities.informed.FixedCandidates` need
             ``search_space``. It costs nothing: what is known without the data, of models and
             features too, belongs here (``docs/explanation/searches.md``).
-        run: What each run is, a :class:`optuna_dp.RunPlan`: :func:`optuna_dp.fidelity` grants it
+        run: What each run is, a :class:`optuna_dp.RunPlan`: :func:`optuna_dp.start_run` gives it
             to the trials. Or the event of one whole run, training and scoring, for any other
             training; see :func:`optuna_dp.dp_sgd` and :func:`optuna_dp.compose`. What an event
             says is your word, and ``release`` asks how you know it (``vouched=``). Without it

@@ -7,13 +7,13 @@ import json
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal
 
+from optuna_dp.core.json_entries import Entry, plain, stored
+from optuna_dp.core.validation import density_bounds as checked_density_bounds
 from optuna_dp.errors import InvalidArgumentError
 from optuna_dp.evidence.stated_run import StatedRun
-from optuna_dp.core.json_entries import Record, plain, stored
+from optuna_dp.runs.run_plan import RunPlan
 from optuna_dp.selection.laws.base import TrialCount
 from optuna_dp.study.plan import Design, canonical_json
-from optuna_dp.runs.run_plan import RunPlan
-from optuna_dp.core.validation import density_bounds as checked_density_bounds
 
 PROCEDURE = "private_selection"
 Schedule = Literal["independent", "batch", "any"]
@@ -27,7 +27,7 @@ def _run(record: Any) -> RunPlan | StatedRun:
 
 
 @dataclass(frozen=True)
-class SelectionSettings(Record):
+class SelectionSettings(Entry):
     """The settings of a private selection, as the plan records them.
 
     Attributes:
@@ -79,7 +79,7 @@ class SelectionSettings(Record):
 
     @property
     def plan_of_run(self) -> RunPlan | None:
-        """What trials may be granted; None if no more than an event was stated."""
+        """What trials may be given; None if no more than an event was stated."""
         return self.run if isinstance(self.run, RunPlan) else None
 
     @property

@@ -16,15 +16,15 @@ from optuna_dp.evidence.start import end_run
 from optuna_dp.evidence.stated_run import StatedRun, attribute_names
 from optuna_dp.priors.prior import Prior, UniformPrior
 from optuna_dp.priors.space import check_space
+from optuna_dp.runs.run_plan import RunPlan
 from optuna_dp.samplers.selection.settings import PROCEDURE, SelectionSettings
 from optuna_dp.selection.laws.base import TrialCount
 from optuna_dp.selection.laws.negative_binomial import Geometric
 from optuna_dp.study import entropy
 from optuna_dp.study.drawn_slots import refuse_given_by_hand, value_from_prior, warn_of_seed
 from optuna_dp.study.draws import Space
-from optuna_dp.study.trials import began
 from optuna_dp.study.slot_strategy import JointDraw, Slot, SlotStrategy
-from optuna_dp.runs.run_plan import RunPlan
+from optuna_dp.study.trials import began
 
 if TYPE_CHECKING:
     from dp_accounting import dp_event

@@ -8,8 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 from optuna_dp.accounting.event_words import in_words
 from optuna_dp.evidence import preparation
-from optuna_dp.evidence.facts import Fact, Status, enforced
-from optuna_dp.evidence.layout import escaped
 from optuna_dp.evidence.assumptions import (
     NO_EXACT_SCORE_DECIDED,
     PRIVATE_FAILURES,
@@ -17,8 +15,10 @@ from optuna_dp.evidence.assumptions import (
     PUBLIC_SCORES,
     PUBLIC_SETTINGS,
     TOLD_APART,
-    Promise,
+    Assumption,
 )
+from optuna_dp.evidence.facts import Fact, Status, enforced
+from optuna_dp.evidence.layout import escaped
 from optuna_dp.evidence.record_counts import RecordCounts
 from optuna_dp.evidence.run_assumptions import is_enforced, is_trained_here, what_a_run_is
 from optuna_dp.evidence.statement import (
@@ -29,30 +29,30 @@ from optuna_dp.evidence.statement import (
     step_facts,
     vouched_facts,
 )
+from optuna_dp.runs.judgement import ENFORCED
 from optuna_dp.samplers.selection.settings import SelectionSettings
 from optuna_dp.selection.laws.base import TrialCount
 from optuna_dp.study.plan import Design
-from optuna_dp.runs.judgement import ENFORCED
 
 if TYPE_CHECKING:
     from optuna_dp.accounting.guarantee import Guarantee
 
 _RUN_ROW = "row *One run*"
-_FIXED_BEFOREHAND = Promise(
+_FIXED_BEFOREHAND = Assumption(
     "The search space, the prior, the distribution of the number of runs and the cost of a run "
     "were fixed without looking at the data.",
     "Were the ranges of the hyperparameters, the prior, the distribution of the number of runs "
     "and the cost of a run fixed before anybody had looked at these data?",
     "rows *Number of runs*, *Prior*, *Parameters*, *One run* and *Ranges of the parameters*",
 )
-_RUNS_ALONE = Promise(
+_RUNS_ALONE = Assumption(
     "A run depends only on the data, its own hyperparameters and fresh randomness: not on other "
     "runs, shared checkpoints or shared random seeds.",
     "Did every run begin anew, without another run's model or checkpoint and without a fixed "
     "random seed?",
     _RUN_ROW,
 )
-_RELEASED_ANYHOW = Promise(
+_RELEASED_ANYHOW = Assumption(
     "The result would have been released whatever it was. No other search on the same data was "
     "discarded in its favour, and no copy of this study was continued or released elsewhere. (The "
     "costs of several releases add up.)",
@@ -60,7 +60,7 @@ _RELEASED_ANYHOW = Promise(
     "thrown away for its result, and was no copy of this study used? (Other releases from these "
     "data are not in this number: their costs add up.)",
 )
-_NOTHING_ELSE_LEAVES = Promise(
+_NOTHING_ELSE_LEAVES = Assumption(
     "Nothing else of the search leaves the curator: no trial table, number of runs, timings, logs "
     "or dashboard.",
     "Does nobody but the curator see the table of trials, their number, how long they took, the "
@@ -70,14 +70,14 @@ _NOTHING_ELSE_LEAVES = Promise(
 # The law of the number of runs is that of the runs that had a chance to succeed. If all fail from
 # some run on, that is the law of min(T, s), which may cost more: see
 # failures.check_failures.
-_OWN_MODELS = Promise(
+_OWN_MODELS = Assumption(
     "A surrogate, a prior or a projection's distance of the user's own depends only on its "
     "arguments: not on the data, on durations, or on the order in which runs ended.",
     "If the curator wrote a surrogate, a prior or a distance for the search: does it use nothing "
     "but its arguments?",
     "rows *Prior* and *Adaptivity*",
 )
-_DEATHS_BY_CHANCE = Promise(
+_DEATHS_BY_CHANCE = Assumption(
     "A run was marked as failed only if its worker died. Workers died by chance, equally likely "
     "in every run, and not in all runs after some point. (If a block of failed runs is too long "
     "to be chance, at 1 %, the study is released only if its curator vouches for chance, or with "
@@ -106,7 +106,7 @@ class SelectionDescription(Description):
 
     checked: tuple[str, ...] = (*SELECTION_CHECKS, *RUN_CHECKS)
 
-    def promises(self, design: Design, content: Mapping[str, Any]) -> tuple[Promise, ...]:
+    def assumptions(self, design: Design, content: Mapping[str, Any]) -> tuple[Assumption, ...]:
         """See :class:`Description`; those that the plan and its runs leave to a person."""
         run, spending = SelectionSettings.of(design).plan_of_run, content.get("spending", {})
         return (
@@ -126,7 +126,7 @@ class SelectionDescription(Description):
             *(() if run is None else (PUBLIC_NUMBERS,)),
             _FIXED_BEFOREHAND,
             _RUNS_ALONE,
-            *preparation.promises_of(spending),
+            *preparation.assumptions_of(spending),
             PRIVATE_FAILURES,
             _RELEASED_ANYHOW,
             _NOTHING_ELSE_LEAVES,

@@ -11,11 +11,11 @@ from collections.abc import Iterable
 
 from optuna.trial import FrozenTrial
 
-from optuna_dp.evidence.ended_runs import Run
+from optuna_dp.evidence.ended_runs import EndedRun
 from optuna_dp.study.trials import score
 
 
-def choose(runs: Iterable[Run], *, maximize: bool) -> FrozenTrial | None:
+def choose(runs: Iterable[EndedRun], *, maximize: bool) -> FrozenTrial | None:
     """Returns the best run's trial, or None if no run has a score."""
     sign = 1.0 if maximize else -1.0
     scores = [(run, score(run.trial)) for run in runs]

@@ -35,15 +35,15 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from optuna_dp.core import validation
 from optuna_dp.accounting.bounds import ProfileMethod, smallest_epsilon
 from optuna_dp.accounting.dominating_pairs import DominatingPair
+from optuna_dp.core import validation
+from optuna_dp.core.arrays import FloatArray
+from optuna_dp.errors import InvalidArgumentError
 from optuna_dp.selection.bounds.pointwise_grid import SLACK, LossGrid, Values
 from optuna_dp.selection.bounds.pointwise_kernel import CellKernels, Kernel
 from optuna_dp.selection.bounds.pointwise_search import Axis, Cells, search
 from optuna_dp.selection.bounds.pointwise_stationary import solve_stationary
-from optuna_dp.core.arrays import FloatArray
-from optuna_dp.errors import InvalidArgumentError
 from optuna_dp.selection.bounds.profile_bound import DataProfile
 from optuna_dp.selection.laws.base import TrialCount
 

@@ -28,8 +28,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from optuna_dp.selection.bounds.pointwise_grid import SLACK, LossGrid, Values
 from optuna_dp.core.arrays import FloatArray
+from optuna_dp.selection.bounds.pointwise_grid import SLACK, LossGrid, Values
 
 _EPS = float(np.finfo(np.float64).eps)
 

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from optuna_dp.core.arrays import BoolArray, FloatArray, IntArray
 from optuna_dp.selection.bounds.pointwise_grid import LossGrid, Values
 from optuna_dp.selection.bounds.pointwise_kernel import CellKernels
-from optuna_dp.core.arrays import BoolArray, FloatArray, IntArray
 from optuna_dp.selection.laws.base import TrialCount
 
 # Deltas whose epsilons decide where cells are refined.

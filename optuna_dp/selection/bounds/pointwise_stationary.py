@@ -23,9 +23,9 @@ from __future__ import annotations
 import numpy as np
 from scipy.linalg import lapack
 
+from optuna_dp.core.arrays import FloatArray
 from optuna_dp.selection.bounds.pointwise_grid import SLACK, Values
 from optuna_dp.selection.bounds.pointwise_kernel import Kernel
-from optuna_dp.core.arrays import FloatArray
 
 _MAX_POLICIES = 20
 

@@ -29,9 +29,9 @@ import math
 import numpy as np
 import numpy.typing as npt
 
-from optuna_dp.core import validation
 from optuna_dp.accounting.bounds import smallest_epsilon
 from optuna_dp.accounting.dominating_pairs import DominatingPair
+from optuna_dp.core import validation
 from optuna_dp.core.arrays import FloatArray
 from optuna_dp.selection.laws.base import TrialCount
 

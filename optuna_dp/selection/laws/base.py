@@ -16,8 +16,8 @@ import numpy.typing as npt
 
 from optuna_dp.core import validation
 from optuna_dp.core.arrays import FloatArray
+from optuna_dp.core.json_entries import Entry
 from optuna_dp.errors import InvalidArgumentError, OptunaDPError
-from optuna_dp.core.json_entries import Record
 from optuna_dp.selection.laws import exact
 from optuna_dp.selection.laws.polynomial import polynomial
 
@@ -60,7 +60,7 @@ def law_named(name: str) -> type[TrialCount]:
     return law
 
 
-class TrialCount(Record, ABC):
+class TrialCount(Entry, ABC):
     """Law of the secret number of runs T.
 
     Laws are frozen data: they compare by value, can be keys of dictionaries, and survive a round

@@ -19,9 +19,9 @@ from optuna.distributions import (
 )
 from scipy import stats
 
+from optuna_dp.errors import InvalidArgumentError
 from optuna_dp.priors.densities.adaptive_density import AdaptiveDensity
 from optuna_dp.priors.densities.informed import FixedCandidates
-from optuna_dp.errors import InvalidArgumentError
 from optuna_dp.priors.prior import UniformPrior
 from optuna_dp.priors.scores import RunOutcome, clean_scores
 from optuna_dp.priors.surrogate import FittedModel, describe_model

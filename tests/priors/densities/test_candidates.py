@@ -22,9 +22,9 @@ from optuna.distributions import (
     IntDistribution,
 )
 
+from optuna_dp.priors.around import around
 from optuna_dp.priors.densities.adaptive_density import AdaptiveDensity, Proposal
 from optuna_dp.priors.densities.informed import FixedCandidates
-from optuna_dp.priors.around import around
 from optuna_dp.priors.prior import Candidates, Prior, UniformPrior
 from optuna_dp.priors.scores import RunOutcome
 
@@ -145,7 +145,7 @@ def _excess(name: str, sign: float, draw: Draw, n: int, seed: int) -> tuple[floa
 def _check(name: str, n: int) -> None:
     wanted, ratio = _excess(name, 1.0, _honest, n, seed=1)
     assert wanted < 4.5
-    # Not by being timid: the policy's wish is granted nearly as far as is allowed.
+    # Not by being timid: the policy's wish is started nearly as far as is allowed.
     assert ratio > 0.85 * C_HIGH
     avoided, ratio = _excess(name, -1.0, _honest, n, seed=2)
     assert avoided < 4.5

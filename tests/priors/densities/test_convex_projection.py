@@ -15,8 +15,6 @@ from support import RUN, exactly, study_of
 from test_projection import assert_exact
 
 import optuna_dp as odp
-from optuna_dp.priors.densities.projection import project_log
-from optuna_dp.priors.densities.shares import integer_masses, uniform_masses
 from optuna_dp.errors import (
     InvalidArgumentError,
     MissingExtraError,
@@ -24,6 +22,8 @@ from optuna_dp.errors import (
     ProjectionError,
     ReleaseRefusedError,
 )
+from optuna_dp.priors.densities.projection import project_log
+from optuna_dp.priors.densities.shares import integer_masses, uniform_masses
 
 cp = pytest.importorskip("cvxpy")
 

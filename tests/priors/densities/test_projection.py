@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from optuna_dp.errors import InvalidArgumentError
 from optuna_dp.priors.densities.projection import (
     check_projection,
     project_log,
@@ -18,7 +19,6 @@ from optuna_dp.priors.densities.shares import (
     integer_masses,
     uniform_masses,
 )
-from optuna_dp.errors import InvalidArgumentError
 
 ODD = np.array([np.nan, np.inf, -np.inf, 0.0, -1.0, 1e308, 1e-308, 5e-324, 1.0, 1.0])
 

@@ -7,6 +7,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
+from optuna_dp.errors import InvalidArgumentError
 from optuna_dp.priors.densities.shares import (
     BoundedDensity,
     enforce,
@@ -15,7 +16,6 @@ from optuna_dp.priors.densities.shares import (
     share_unit,
     uniform_masses,
 )
-from optuna_dp.errors import InvalidArgumentError
 
 
 class _EveryTicket:

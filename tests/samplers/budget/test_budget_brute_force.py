@@ -13,8 +13,8 @@ from collections.abc import Sequence
 
 import numpy as np
 import pytest
-from samplers.budget.proposers import Run, worst
 from dp_accounting import dp_event
+from samplers.budget.proposers import Run, worst
 
 import optuna_dp as odp
 from optuna_dp.accounting.guarantee import Guarantee

@@ -29,7 +29,7 @@ def test_exactly_the_planned_runs_take_place(space: Any, n_jobs: int, sizes: Any
     seen = []
 
     def spends(trial: optuna.Trial) -> float:
-        run = odp.fidelity(trial)
+        run = odp.start_run(trial)
         seen.append((trial.number, run.rung, run.is_pilot, run.noise_multiplier))
         return objective(trial)
 
@@ -79,7 +79,7 @@ def test_scores_of_lower_rungs_do_not_count_for_the_last_run() -> None:
 
     def luckier_below(trial: optuna.Trial) -> float:
         x = trial.suggest_float("x", -1.0, 1.0)
-        return {0: x, 1: -x, 2: 0.0}[odp.fidelity(trial).rung]
+        return {0: x, 1: -x, 2: 0.0}[odp.start_run(trial).rung]
 
     study = finished(function=luckier_below)
     climbed = [t.params["x"] for t in study.trials[4:6]]
@@ -109,7 +109,7 @@ def with_first_guess(guess: float, on_top: dict[float, float], **kwargs: Any) ->
 
     def scores(trial: optuna.Trial) -> float:
         x = trial.suggest_float("x", -1.0, 1.0)
-        return SCORES[x] if odp.fidelity(trial).rung == 0 else on_top[x]
+        return SCORES[x] if odp.start_run(trial).rung == 0 else on_top[x]
 
     study.optimize(asking(scores))
     return study
@@ -173,16 +173,16 @@ def test_a_function_chooses_from_the_last_rung() -> None:
     assert "worst" in odp.release(study).statement()
 
 
-def test_fidelity_and_what_has_none() -> None:
+def test_a_run_and_what_has_none() -> None:
     study = study_of(sampler())
     trial = study.ask()
-    assert odp.fidelity(trial) == budget(4, 2).pilot
+    assert odp.start_run(trial) == budget(4, 2).pilot
     with pytest.raises(PlanError, match="no plan"):
-        odp.fidelity(optuna.create_study().ask())
+        odp.start_run(optuna.create_study().ask())
     with pytest.raises(PlanError, match=r"RandTuneSampler\(run=optuna_dp\.RunPlan"):
-        odp.fidelity(study_of(odp.RandTuneSampler()).ask())
+        odp.start_run(study_of(odp.RandTuneSampler()).ask())
     with pytest.raises(PlanError, match="FixedTrial"):
-        odp.fidelity(optuna.trial.FixedTrial({"x": 0.0}))
+        odp.start_run(optuna.trial.FixedTrial({"x": 0.0}))
 
 
 # Faults.
@@ -227,7 +227,7 @@ def test_a_last_run_that_failed_releases_what_it_was_to_be_run_with() -> None:
 
 def test_a_last_run_that_failed_before_it_had_parameters() -> None:
     def fails(trial: optuna.Trial) -> float:
-        if not odp.fidelity(trial).is_pilot:
+        if not odp.start_run(trial).is_pilot:
             raise RuntimeError("no GPU")
         return objective(trial)
 
@@ -269,7 +269,7 @@ def test_an_exception_that_ends_the_loop_leaves_the_spare_run_for_later() -> Non
 
 def test_ctrl_c_in_the_last_run_is_a_failed_run() -> None:
     def interrupted(trial: optuna.Trial) -> float:
-        if not odp.fidelity(trial).is_pilot:
+        if not odp.start_run(trial).is_pilot:
             raise KeyboardInterrupt
         return objective(trial)
 
@@ -286,7 +286,7 @@ def test_no_number_is_no_output(value: Any) -> None:
     study = finished(budget(3, 1), lambda trial: value if trial.number == 1 else objective(trial))
     assert odp.release(study).pilots[1]["value"] is None
     study = finished(
-        budget(3, 1), lambda trial: objective(trial) if odp.fidelity(trial).is_pilot else value
+        budget(3, 1), lambda trial: objective(trial) if odp.start_run(trial).is_pilot else value
     )
     assert odp.release(study).value is None
 
@@ -415,7 +415,7 @@ def test_the_last_run_asked_for_too_early_is_not_lost() -> None:
         study.ask()
     study.tell(second, objective(second))
     last = study.ask()
-    assert not odp.fidelity(last).is_pilot
+    assert not odp.start_run(last).is_pilot
     study.tell(last, objective(last))
     assert odp.release(study).value is not None
 
@@ -430,8 +430,8 @@ def test_a_rung_waits_for_the_one_below_and_runs_in_parallel() -> None:
         trials = study._storage.get_all_trials(study._study_id, deepcopy=False)
         before = [t for t in trials if t.number < trial.number]
         ended_then[trial.number] = sum(t.state.is_finished() for t in before)
-        if odp.fidelity(trial).is_pilot:
-            meet[odp.fidelity(trial).rung].wait(60)
+        if odp.start_run(trial).is_pilot:
+            meet[odp.start_run(trial).rung].wait(60)
         return value
 
     # The first rung is one batch here: as many as there are workers.

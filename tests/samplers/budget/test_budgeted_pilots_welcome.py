@@ -6,9 +6,9 @@ from typing import Any
 
 import optuna
 import pytest
-from samplers.budget.budget_support import X, budget, finished, rungs_of, sampler
 from optuna.pruners import ThresholdPruner
 from optuna.trial import TrialState
+from samplers.budget.budget_support import X, budget, finished, rungs_of, sampler
 from support import RUN, asking, logged, objective, study_of
 
 import optuna_dp as odp
@@ -205,7 +205,7 @@ def test_a_pruner_that_compares_trials_prunes_none_and_says_so(name: str) -> Non
 def test_a_threshold_may_end_any_run() -> None:
     def sinks(trial: optuna.Trial) -> float:
         trial.suggest_float("x", -1.0, 1.0)
-        if not odp.fidelity(trial).is_pilot:
+        if not odp.start_run(trial).is_pilot:
             trial.report(-9.0, 0)
             assert trial.should_prune()
             raise optuna.TrialPruned

@@ -31,11 +31,11 @@ def test_a_last_run_that_trained_nothing_is_told_from_one_that_did(
 ) -> None:
     def refused(trial: Any) -> Any:
         features = 4 if trial.number < pilots else 5
-        run = odp.fidelity(trial)
+        run = odp.start_run(trial)
         return odp.train(run, odp.SoftmaxRegression(features, 2), RECORDS, score="accuracy").score
 
     def fails_later(trial: Any) -> Any:
-        run = odp.fidelity(trial)
+        run = odp.start_run(trial)
         score = odp.train(run, odp.SoftmaxRegression(4, 2), RECORDS, score="accuracy").score
         if trial.number < pilots:
             return score
@@ -58,7 +58,7 @@ def test_an_objective_may_compute_with_the_score_of_a_run_that_has_none() -> Non
     study = study_of(budget_sampler(plan))
 
     def objective(trial: Any) -> float:
-        run = odp.fidelity(trial)
+        run = odp.start_run(trial)
         trained = odp.train(run, odp.SoftmaxRegression(4, 2), RECORDS, score="accuracy")
         return 1.0 - trained.score
 
@@ -68,7 +68,7 @@ def test_an_objective_may_compute_with_the_score_of_a_run_that_has_none() -> Non
 
 def test_when_all_pilots_fail_the_first_error_is_named_without_its_words() -> None:
     def broken(trial: Any) -> Any:
-        odp.fidelity(trial)
+        odp.start_run(trial)
         raise ZeroDivisionError("record 17 is ill")
 
     study = study_of(budget_sampler(budget(2)))
@@ -81,7 +81,7 @@ def test_when_all_pilots_fail_the_first_error_is_named_without_its_words() -> No
 
 def test_what_failed_pilots_trained_is_said_to_count() -> None:
     def fails_later(trial: Any) -> Any:
-        odp.fidelity(trial).spent(recorded(odp.gaussian(1000.0)))
+        odp.start_run(trial).spent(recorded(odp.gaussian(1000.0)))
         raise ValueError
 
     study = study_of(budget_sampler(budget(2)))

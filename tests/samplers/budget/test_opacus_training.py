@@ -44,9 +44,9 @@ def train(private: Any, optimizer: Any, batches: Any, steps: int = 10**9) -> int
     return count
 
 
-def study_with(training: Callable[[odp.Fidelity], Any], **settings: Any) -> optuna.Study:
+def study_with(training: Callable[[odp.Run], Any], **settings: Any) -> optuna.Study:
     def objective(trial: optuna.Trial) -> float:
-        run = odp.fidelity(trial)
+        run = odp.start_run(trial)
         training(run)
         return run.score(np.ones(RECORDS, dtype=bool))
 
@@ -57,7 +57,7 @@ def study_with(training: Callable[[odp.Fidelity], Any], **settings: Any) -> optu
 
 @pytest.mark.parametrize("steps", [10**9, 3])
 def test_a_whole_study_is_compared(steps: int) -> None:
-    def training(run: odp.Fidelity) -> None:
+    def training(run: odp.Run) -> None:
         trained = train(*odp.opacus.make_private(run, **parts()), steps)
         assert trained == min(run.steps, steps)
 
@@ -69,7 +69,7 @@ def test_a_whole_study_is_compared(steps: int) -> None:
 def test_one_module_for_all_runs_is_refused_by_the_second() -> None:
     module = torch.nn.Linear(5, 3)
 
-    def training(run: odp.Fidelity) -> None:
+    def training(run: odp.Run) -> None:
         train(*odp.opacus.make_private(run, **parts(module)))
 
     with pytest.raises(InvalidArgumentError, match="inside the objective"):
@@ -79,7 +79,7 @@ def test_one_module_for_all_runs_is_refused_by_the_second() -> None:
 def test_what_it_refuses() -> None:
     with pytest.raises(InvalidArgumentError, match="made from a function"):
         odp.opacus.make_private(budget(2).final, **parts())
-    with pytest.raises(InvalidArgumentError, match="fidelity"):
+    with pytest.raises(InvalidArgumentError, match="start_run"):
         odp.opacus.make_private(None, **parts())  # type: ignore[arg-type]
-    with pytest.raises(PlanError, match="no trial was granted"):
+    with pytest.raises(PlanError, match="no trial was given"):
         odp.opacus.make_private(PLAN.final, **parts())

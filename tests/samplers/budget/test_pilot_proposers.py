@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from samplers.budget.budget_support import X, budget, rungs_of, sampler
 from optuna.samplers import BaseSampler, GridSampler, QMCSampler, RandomSampler
 from optuna.trial import TrialState, create_trial
+from samplers.budget.budget_support import X, budget, rungs_of, sampler
 from support import objective, study_of
 
 from optuna_dp.study.entries import PROPOSER

@@ -6,8 +6,8 @@ import math
 
 import optuna
 import pytest
-from samplers.budget.budget_support import budget
 from optuna.distributions import FloatDistribution
+from samplers.budget.budget_support import budget
 from scipy import stats
 from support import asking
 

@@ -27,14 +27,14 @@ def study_of(plan: odp.BudgetPlan, **options: Any) -> optuna.Study:
 
 @asking
 def asks_nothing(trial: optuna.Trial) -> float:
-    run = odp.fidelity(trial)
+    run = odp.start_run(trial)
     assert not run.is_pilot
     return run.learning_rate("sgd")
 
 
 @asking
 def asks(trial: optuna.Trial) -> float:
-    return odp.fidelity(trial).noise_multiplier + trial.suggest_float("x", 0.0, 1.0)
+    return odp.start_run(trial).noise_multiplier + trial.suggest_float("x", 0.0, 1.0)
 
 
 @pytest.mark.slow
@@ -79,7 +79,7 @@ def test_no_second_run_begins(plan: odp.BudgetPlan) -> None:
     study = study_of(plan)
     study.optimize(asks_nothing)
     with pytest.raises(optuna.TrialPruned):
-        odp.fidelity(study.ask())
+        odp.start_run(study.ask())
     assert odp.release(study).value == plan.final.learning_rate("sgd")
 
 
@@ -118,7 +118,7 @@ def test_several_objectives_need_no_choice(plan: odp.BudgetPlan) -> None:
     study = optuna.create_study(
         directions=["maximize", "minimize"], sampler=odp.BudgetSampler(plan)
     )
-    study.optimize(lambda trial: (odp.fidelity(trial).steps, 2.0))
+    study.optimize(lambda trial: (odp.start_run(trial).steps, 2.0))
     release = odp.release(study, vouched="Neither value depends on data.")
     assert release.attributes["values"] == [plan.final.steps, 2.0]
 

@@ -9,10 +9,10 @@ from typing import Any
 
 import optuna
 import pytest
-from samplers.budget.budget_support import budget, sampler
 from optuna.distributions import FloatDistribution
 from optuna.exceptions import ExperimentalWarning
 from optuna.samplers import BaseSampler, CmaEsSampler, GPSampler
+from samplers.budget.budget_support import budget, sampler
 from support import asking, study_of
 
 import optuna_dp as odp

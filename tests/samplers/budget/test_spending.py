@@ -22,8 +22,8 @@ from dp_accounting.rdp import RdpAccountant
 from support import RUN, exactly, logged, recorded, study_of
 
 import optuna_dp as odp
-from optuna_dp.errors import InvalidArgumentError, PlanError, ReleaseRefusedError
 from optuna_dp.core.optuna_internals import storage_of
+from optuna_dp.errors import InvalidArgumentError, PlanError, ReleaseRefusedError
 from optuna_dp.runs import judgement
 from optuna_dp.runs.spending import costs_no_more
 
@@ -35,12 +35,12 @@ FOUR_HUNDRED_PILOTS = odp.plan_budget(
 )
 
 
-def granted(plan: odp.BudgetPlan = ONE_RUN) -> odp.Fidelity:
+def started(plan: odp.BudgetPlan = ONE_RUN) -> odp.Run:
     """What the first trial of a study with this plan may spend."""
-    return odp.fidelity(study_of(sampler(plan)).ask())
+    return odp.start_run(study_of(sampler(plan)).ask())
 
 
-def trained(run: odp.Fidelity, noise: float = 1.0, steps: float = 1.0) -> Any:
+def trained(run: odp.Run, noise: float = 1.0, steps: float = 1.0) -> Any:
     """What a training costs that has so many times the noise and the steps of the plan."""
     assert run.sample_rate is not None
     return odp.dp_sgd(
@@ -51,7 +51,7 @@ def trained(run: odp.Fidelity, noise: float = 1.0, steps: float = 1.0) -> Any:
 
 
 def honest(trial: optuna.Trial) -> float:
-    run = odp.fidelity(trial)
+    run = odp.start_run(trial)
     trial.suggest_float("x", 0.0, 1.0)
     run.spent(recorded(trained(run)))
     return run.score(CORRECT)
@@ -93,7 +93,7 @@ def test_an_event_that_the_objective_wrote_is_not_compared() -> None:
     """Nothing recorded it: a training with a fiftieth of the noise would write the same."""
 
     def writes(trial: optuna.Trial) -> float:
-        run = odp.fidelity(trial)
+        run = odp.start_run(trial)
         run.spent(trained(run))
         return run.score(CORRECT)
 
@@ -109,7 +109,7 @@ def test_an_event_that_the_objective_wrote_is_not_compared() -> None:
 @pytest.mark.promise("own-loop")
 def test_what_an_accountant_recorded_is_compared() -> None:
     def with_accountant(trial: optuna.Trial) -> float:
-        run = odp.fidelity(trial)
+        run = odp.start_run(trial)
         run.spent(_of_dp_accounting(run))
         return run.score(CORRECT)
 
@@ -136,7 +136,7 @@ def test_the_statement_says_whose_hyperparameters_the_last_run_took() -> None:
 @pytest.mark.slow
 def test_trainings_that_stopped_early_are_warned_of_and_stand_in_the_statement() -> None:
     def stops(trial: optuna.Trial) -> float:
-        run = odp.fidelity(trial)
+        run = odp.start_run(trial)
         run.spent(recorded(trained(run, steps=0.5)))
         return run.score(CORRECT)
 
@@ -155,7 +155,7 @@ def test_what_is_said_of_spending_is_in_the_digest() -> None:
 
 
 def by_hand(trial: optuna.Trial) -> float:
-    run = odp.fidelity(trial)
+    run = odp.start_run(trial)
     noise = run.score_noise_multiplier
     assert noise is not None
     return odp.scoring.private_accuracy(CORRECT, size=1000, noise_multiplier=noise)
@@ -186,7 +186,7 @@ def test_what_is_not_compared_is_warned_of_once_and_vouched_for_or_refused() -> 
 
 
 def scored_by_hand(trial: optuna.Trial) -> float:
-    run = odp.fidelity(trial)
+    run = odp.start_run(trial)
     run.spent(recorded(trained(run)))
     return by_hand(trial)
 
@@ -205,16 +205,16 @@ def never_asks(trial: optuna.Trial) -> float:
     return trial.suggest_float("x", 0.0, 1.0)
 
 
-@pytest.mark.promise("the objective never asked `odp.fidelity`")
+@pytest.mark.promise("the objective never asked `odp.start_run`")
 def test_the_callback_stops_a_study_whose_first_run_never_asked() -> None:
     study = study_of(sampler(PLAN))
-    with pytest.raises(ReleaseRefusedError, match=r"run = odp\.fidelity\(trial\)") as caught:
+    with pytest.raises(ReleaseRefusedError, match=r"run = odp\.start_run\(trial\)") as caught:
         study.optimize(never_asks, callbacks=[odp.PrivacyCallback()])
     assert caught.value.trial_number == 0
     assert len(study.trials) == 1
 
 
-@pytest.mark.promise("the objective never asked `odp.fidelity`")
+@pytest.mark.promise("the objective never asked `odp.start_run`")
 def test_a_pilot_that_never_asked_is_vouched_for_or_refused() -> None:
     study = study_with(only_in(1, never_asks))
     with pytest.raises(ReleaseRefusedError, match="say why") as caught:
@@ -286,7 +286,7 @@ def test_nobody_vouches_for_a_choice_over_partitions() -> None:
 
 def spends(**more: float) -> Callable[[optuna.Trial], float]:
     def objective(trial: optuna.Trial) -> float:
-        run = odp.fidelity(trial)
+        run = odp.start_run(trial)
         run.spent(recorded(trained(run, **more)))
         return run.score(CORRECT)
 
@@ -307,7 +307,7 @@ def test_a_run_may_spend_less(more: dict[str, float]) -> None:
 
 
 def hides(trial: optuna.Trial) -> float:
-    run = odp.fidelity(trial)
+    run = odp.start_run(trial)
     with pytest.raises(PlanError):
         run.spent(recorded(trained(run, noise=0.9)))
     return run.score(CORRECT)
@@ -333,12 +333,12 @@ class _WithAnEvent:
 class _Opacus:
     """What Opacus' engines have."""
 
-    def __init__(self, run: odp.Fidelity) -> None:
+    def __init__(self, run: odp.Run) -> None:
         self.accountant = self
         self.history = [(run.noise_multiplier, run.sample_rate, run.steps)]
 
 
-def _of_dp_accounting(run: odp.Fidelity) -> Any:
+def _of_dp_accounting(run: odp.Run) -> Any:
     assert run.sample_rate is not None
     step = dp_accounting.PoissonSampledDpEvent(
         run.sample_rate, dp_accounting.GaussianDpEvent(run.noise_multiplier)
@@ -350,10 +350,10 @@ def _of_dp_accounting(run: odp.Fidelity) -> Any:
 @pytest.mark.parametrize(
     "says", [trained, _of_dp_accounting, _Opacus, lambda run: _WithAnEvent(trained(run))]
 )
-def test_accountants_that_are_understood(says: Callable[[odp.Fidelity], Any]) -> None:
-    run = granted()
+def test_accountants_that_are_understood(says: Callable[[odp.Run], Any]) -> None:
+    run = started()
     run.spent(says(run))
-    run = granted()
+    run = started()
     half = says(run)
     with pytest.raises(PlanError, match="spent more"):
         run.spent(half, half)
@@ -362,14 +362,14 @@ def test_accountants_that_are_understood(says: Callable[[odp.Fidelity], Any]) ->
 @pytest.mark.parametrize("what", [None, 3.0, "all", object()])
 def test_anything_else_is_no_account(what: Any) -> None:
     with pytest.raises(InvalidArgumentError, match="accountant"):
-        granted().spent(what)
+        started().spent(what)
 
 
-def _accountant_without_a_step(run: odp.Fidelity) -> Any:
+def _accountant_without_a_step(run: odp.Run) -> Any:
     return RdpAccountant()
 
 
-def _engine_without_a_step(run: odp.Fidelity) -> Any:
+def _engine_without_a_step(run: odp.Run) -> Any:
     engine = _Opacus(run)
     engine.history = []
     return engine
@@ -386,15 +386,15 @@ def _engine_without_a_step(run: odp.Fidelity) -> Any:
     ],
 )
 def test_an_accountant_that_recorded_nothing_is_no_account(
-    says: Callable[[odp.Fidelity], Any],
+    says: Callable[[odp.Run], Any],
 ) -> None:
-    run = granted()
+    run = started()
     with pytest.raises(InvalidArgumentError):
         run.spent(says(run))
 
 
 def test_to_compare_the_plan_with_itself_shows_nothing() -> None:
-    run = granted()
+    run = started()
     for what in (run.training, run.event):
         with pytest.raises(InvalidArgumentError, match="the event of the plan itself"):
             run.spent(what)
@@ -403,7 +403,7 @@ def test_to_compare_the_plan_with_itself_shows_nothing() -> None:
 @pytest.mark.promise("own-loop")
 def test_a_training_that_goes_on_after_it_was_recorded_is_refused() -> None:
     def goes_on(trial: optuna.Trial) -> float:
-        run = odp.fidelity(trial)
+        run = odp.start_run(trial)
         engine = _Opacus(run)
         engine.history = [(run.noise_multiplier, run.sample_rate, run.steps // 2)]
         run.spent(engine)
@@ -422,15 +422,15 @@ def test_a_training_that_goes_on_after_it_was_recorded_is_refused() -> None:
 
 def test_numbers_of_a_plan_cannot_score_or_spend() -> None:
     for run in (PLAN.pilot, PLAN.final):
-        with pytest.raises(PlanError, match="no trial was granted"):
+        with pytest.raises(PlanError, match="no trial was given"):
             run.score(CORRECT)
-        with pytest.raises(PlanError, match="no trial was granted"):
+        with pytest.raises(PlanError, match="no trial was given"):
             run.spent(recorded(trained(run)))
 
 
 def test_a_run_whose_numbers_were_changed_is_not_released() -> None:
     def changes(trial: optuna.Trial) -> float:
-        run = odp.fidelity(trial)
+        run = odp.start_run(trial)
         run.spent(recorded(trained(run)))
         return dataclasses.replace(run, score_noise_multiplier=0.1).score(CORRECT)
 
@@ -441,10 +441,10 @@ def test_a_run_whose_numbers_were_changed_is_not_released() -> None:
 
 
 def test_a_run_of_an_earlier_trial_cannot_score_or_spend() -> None:
-    runs: list[odp.Fidelity] = []
+    runs: list[odp.Run] = []
 
     def keeps_the_first(trial: optuna.Trial) -> float:
-        runs.append(odp.fidelity(trial))
+        runs.append(odp.start_run(trial))
         runs[0].spent(recorded(trained(runs[0])))
         return runs[0].score(CORRECT)
 
@@ -454,7 +454,7 @@ def test_a_run_of_an_earlier_trial_cannot_score_or_spend() -> None:
 
 def test_spending_is_told_once() -> None:
     def twice(trial: optuna.Trial) -> float:
-        run = odp.fidelity(trial)
+        run = odp.start_run(trial)
         run.spent(recorded(trained(run)))
         run.spent(recorded(trained(run)))
         return 0.0
@@ -476,7 +476,7 @@ def test_the_training_is_what_the_plan_says_of_it(score: str | None) -> None:
 def test_a_plan_of_a_function_knows_its_training() -> None:
     assert budget(2).final.training == odp.gaussian(2.0)
     with pytest.raises(PlanError, match="spent more"):
-        granted(budget()).spent(recorded(odp.gaussian(1.9)))
+        started(budget()).spent(recorded(odp.gaussian(1.9)))
 
 
 # -- scores -----------------------------------------------------------------------------------
@@ -486,7 +486,7 @@ def test_a_plan_of_a_function_knows_its_training() -> None:
 @pytest.mark.slow
 def test_a_score_has_the_noise_that_is_paid_for() -> None:
     study = study_of(sampler(FOUR_HUNDRED_PILOTS))
-    runs = [odp.fidelity(study.ask()) for _ in range(400)]
+    runs = [odp.start_run(study.ask()) for _ in range(400)]
     run = runs[0]
     assert run.score_noise_multiplier is not None
     scores = [run.score(CORRECT) for run in runs]
@@ -500,8 +500,8 @@ def test_a_score_has_the_noise_that_is_paid_for() -> None:
 @pytest.mark.promise("noisy-score")
 def test_a_run_has_one_score() -> None:
     def twice(trial: optuna.Trial) -> float:
-        run = odp.fidelity(trial)
-        return max(run.score(CORRECT), odp.fidelity(trial).score(CORRECT))
+        run = odp.start_run(trial)
+        return max(run.score(CORRECT), odp.start_run(trial).score(CORRECT))
 
     with pytest.raises(PlanError, match="one score per run"):
         study_with(twice)
@@ -509,7 +509,7 @@ def test_a_run_has_one_score() -> None:
 
 def test_of_many_threads_one_gets_a_score_at_most() -> None:
     """Of four that ask at once; when two claim at the same moment, neither gets it."""
-    run = granted()
+    run = started()
 
     def score(_: int) -> bool:
         try:
@@ -525,16 +525,16 @@ def test_of_many_threads_one_gets_a_score_at_most() -> None:
 def test_a_record_with_several_values_counts_once() -> None:
     """Twenty tokens of each record are right; the noise of the score is that of 1,000 records."""
     tokens = np.broadcast_to(CORRECT[:, None, None], (1000, 5, 4))
-    assert abs(granted().score(tokens) - 0.9) < 1.0
+    assert abs(started().score(tokens) - 0.9) < 1.0
     for values, size in ((tokens.reshape(-1), 20_000), (tokens.reshape(-1), None)):
         with pytest.raises(InvalidArgumentError, match=r"\(n, \.\.\.\)"):
-            granted().score(values, size=size)
+            started().score(values, size=size)
 
 
 @pytest.mark.slow
 def test_what_is_scored_on_other_records_is_vouched_for_in_the_statement() -> None:
     def scores_a_tenth(trial: optuna.Trial) -> float:
-        run = odp.fidelity(trial)
+        run = odp.start_run(trial)
         run.spent(recorded(trained(run)))
         return run.score(CORRECT[:100], vouched="The other records have no label.")
 
@@ -546,7 +546,7 @@ def test_what_is_scored_on_other_records_is_vouched_for_in_the_statement() -> No
 
 def test_a_run_that_returns_another_number_than_its_score_is_not_counted() -> None:
     def exact(trial: optuna.Trial) -> float:
-        run = odp.fidelity(trial)
+        run = odp.start_run(trial)
         run.spent(recorded(trained(run)))
         run.score(CORRECT)
         return 0.9
@@ -574,7 +574,7 @@ def test_a_last_run_without_a_score_may_return_none() -> None:
     )
 
     def scoreless(trial: optuna.Trial) -> None:
-        run = odp.fidelity(trial)
+        run = odp.start_run(trial)
         run.spent(recorded(trained(run)))
 
     release = odp.release(study_with(scoreless, unpaid))
@@ -586,7 +586,7 @@ def test_scores_on_other_records_need_their_public_number() -> None:
     plan = odp.plan_budget(
         epsilon=3.0, records=1000, batch_size=64, epochs=5, pilots=0, score="disjoint"
     )
-    run = granted(plan)
+    run = started(plan)
     with pytest.raises(InvalidArgumentError, match="public number of validation records"):
         run.score(CORRECT[:200])
     assert abs(run.score(np.ones(200, dtype=bool), size=200) - 1.0) < 1.0
@@ -594,7 +594,7 @@ def test_scores_on_other_records_need_their_public_number() -> None:
 
 @pytest.mark.parametrize("scored", [1000, 850, 1200])
 def test_a_score_on_about_the_planned_records_is_computed(scored: int) -> None:
-    assert abs(granted().score(np.ones(scored, dtype=bool)) - scored / 1000) < 1.0
+    assert abs(started().score(np.ones(scored, dtype=bool)) - scored / 1000) < 1.0
 
 
 @pytest.mark.parametrize(("scored", "size"), [(250, None), (1500, None), (250, 250), (20, 1000)])
@@ -602,7 +602,7 @@ def test_a_score_on_far_other_records_than_planned_for_is_refused(
     scored: int, size: int | None
 ) -> None:
     with pytest.raises(InvalidArgumentError, match="is no accuracy"):
-        granted().score(np.ones(scored, dtype=bool), size=size)
+        started().score(np.ones(scored, dtype=bool), size=size)
 
 
 # -- a run is judged once, when its trial ends ---------------------------------------------------
@@ -739,7 +739,7 @@ def test_a_warning_of_secretly_many_runs_comes_once_whatever_the_attributes() ->
 def test_the_returned_score_may_be_reported_and_noted(step: Any) -> None:
     def shows_its_score(trial: optuna.Trial) -> float:
         score = honest(trial)
-        trial.report(score, odp.fidelity(trial).steps if step == "all" else step)
+        trial.report(score, odp.start_run(trial).steps if step == "all" else step)
         trial.set_user_attr("score", score)
         return score
 
@@ -854,7 +854,7 @@ def test_nothing_is_granted_after_the_end() -> None:
     study = study_with(honest)
     ended = optuna.trial.Trial(study, study.trials[0]._trial_id)
     with pytest.raises(PlanError, match="has ended"):
-        odp.fidelity(ended)
+        odp.start_run(ended)
 
 
 # -- what a reader of the statement learns -----------------------------------------------------
@@ -866,7 +866,7 @@ def test_a_statement_says_how_often_a_record_is_detected() -> None:
                            pilots=0, score=None)  # fmt: skip
 
     def answers(trial: optuna.Trial) -> float:
-        run = odp.fidelity(trial)
+        run = odp.start_run(trial)
         run.spent(recorded(odp.gaussian(run.noise_multiplier)))
         return 0.5
 
@@ -881,7 +881,7 @@ def test_a_statement_says_how_often_a_record_is_detected() -> None:
 
 def test_who_has_several_records_reads_it_at_the_top() -> None:
     study = study_with(honest)
-    odp.describe(study, records=1000, unit="patient", cap=3)
+    odp.describe(study, records=1000, unit="patient", most=3)
     statement = odp.release(study).statement()
     words = " ".join(statement.split())
     for_each = (

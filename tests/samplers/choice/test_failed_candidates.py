@@ -5,13 +5,13 @@ from __future__ import annotations
 import optuna
 import pytest
 from optuna.trial import TrialState
+from samplers.choice.utility_support import MAKERS, SPACE, choice_trials, mean_utility
 
 import optuna_dp as odp
 from optuna_dp.errors import (
     PlanError,
     ReleaseRefusedError,
 )
-from samplers.choice.utility_support import MAKERS, SPACE, choice_trials, mean_utility
 
 
 @pytest.mark.parametrize("failure", [RuntimeError("bad record"), optuna.TrialPruned()])

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import pytest
+from samplers.choice.utility_support import MAKERS, SPACE, mean_utility, run
 
 import optuna_dp as odp
 from optuna_dp.errors import (
     PlanError,
 )
 from optuna_dp.study.trials import read_plan
-from samplers.choice.utility_support import MAKERS, SPACE, mean_utility, run
 
 
 @pytest.mark.slow

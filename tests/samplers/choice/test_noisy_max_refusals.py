@@ -8,15 +8,6 @@ from typing import Any
 
 import pytest
 from optuna.distributions import FloatDistribution, IntDistribution
-
-import optuna_dp as odp
-from optuna_dp.errors import (
-    InvalidArgumentError,
-    PlanError,
-    ReleaseRefusedError,
-)
-from optuna_dp.study.entries import CHOICE
-from optuna_dp.mechanisms import NoiseWarning
 from samplers.choice.utility_support import (
     BOTH,
     MAKERS,
@@ -27,6 +18,15 @@ from samplers.choice.utility_support import (
     mean_utility,
     run,
 )
+
+import optuna_dp as odp
+from optuna_dp.errors import (
+    InvalidArgumentError,
+    PlanError,
+    ReleaseRefusedError,
+)
+from optuna_dp.mechanisms import NoiseWarning
+from optuna_dp.study.entries import CHOICE
 
 
 def test_a_run_event_is_refused() -> None:

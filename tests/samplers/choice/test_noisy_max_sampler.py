@@ -9,18 +9,6 @@ import optuna
 import pytest
 from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
 from optuna.trial import TrialState
-
-import optuna_dp as odp
-from optuna_dp.errors import (
-    InvalidArgumentError,
-    PlanError,
-    ReleaseRefusedError,
-    UnfinishedStudyError,
-)
-from optuna_dp.study.entries import CHOICE, add_trial
-from optuna_dp.study.trials import read_plan
-from optuna_dp.releasing import make_release
-from optuna_dp.samplers.choice.choice import Choice, make_choice, recorded_choices
 from samplers.choice.utility_support import (
     BOTH,
     GRID,
@@ -31,6 +19,18 @@ from samplers.choice.utility_support import (
     mean_utility,
     run,
 )
+
+import optuna_dp as odp
+from optuna_dp.errors import (
+    InvalidArgumentError,
+    PlanError,
+    ReleaseRefusedError,
+    UnfinishedStudyError,
+)
+from optuna_dp.releasing import make_release
+from optuna_dp.samplers.choice.choice import Choice, make_choice, recorded_choices
+from optuna_dp.study.entries import CHOICE, add_trial
+from optuna_dp.study.trials import read_plan
 
 # The candidates.
 

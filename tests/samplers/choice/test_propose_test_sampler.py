@@ -13,6 +13,7 @@ import optuna
 import pytest
 from optuna.storages import JournalStorage
 from optuna.storages.journal import JournalFileBackend
+from samplers.choice.utility_support import GRID, MAKERS, SPACE, evaluated, mean_utility, run
 
 import optuna_dp as odp
 from optuna_dp.errors import (
@@ -20,7 +21,6 @@ from optuna_dp.errors import (
 )
 from optuna_dp.mechanisms import DoublingPlan
 from optuna_dp.samplers.choice.choice import read_trace
-from samplers.choice.utility_support import GRID, MAKERS, SPACE, evaluated, mean_utility, run
 
 # What both samplers share is in test_noisy_max_sampler.py and test_noisy_max_refusals.py.
 

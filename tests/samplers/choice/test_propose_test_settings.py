@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from samplers.choice.utility_support import LOOP, SPACE
 
 import optuna_dp as odp
 from optuna_dp.errors import (
@@ -15,7 +16,6 @@ from optuna_dp.mechanisms import DoublingPlan
 from optuna_dp.samplers.choice.candidates import CandidateSource
 from optuna_dp.samplers.choice.choice import Choice
 from optuna_dp.samplers.choice.settings import UtilitySettings
-from samplers.choice.utility_support import LOOP, SPACE
 
 
 @pytest.mark.parametrize(
@@ -56,5 +56,5 @@ def test_corrupted_settings(damage: dict[str, Any]) -> None:
 def test_corrupted_choices(damage: dict[str, Any]) -> None:
     record = Choice("n", (None, 3), 3).to_json()
     assert Choice.from_json(record).answers == (None, 3)
-    with pytest.raises(PlanError, match="The record of the private choice is corrupted"):
+    with pytest.raises(PlanError, match="The entry of the private choice is corrupted"):
         Choice.from_json({**record, **damage})

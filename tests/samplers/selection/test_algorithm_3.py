@@ -10,8 +10,8 @@ import pytest
 from support import exactly, study_of
 
 import optuna_dp as odp
-from optuna_dp.priors.densities.informed import FixedCandidates
 from optuna_dp.errors import InvalidArgumentError, PlanError
+from optuna_dp.priors.densities.informed import FixedCandidates
 from optuna_dp.priors.surrogate import GaussianProcess
 from optuna_dp.study.entries import DRAW
 

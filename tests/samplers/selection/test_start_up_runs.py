@@ -10,10 +10,10 @@ from optuna.distributions import FloatDistribution, distribution_to_json
 from support import RUN, exactly, finished_study, objective, rewrite, study_of
 
 import optuna_dp as odp
-from optuna_dp.priors.densities.informed import FixedCandidates
-from optuna_dp.samplers.selection.dp_hypo import DPHyPOSampler
 from optuna_dp.errors import InvalidArgumentError, ReleaseRefusedError
+from optuna_dp.priors.densities.informed import FixedCandidates
 from optuna_dp.priors.prior import UniformPrior
+from optuna_dp.samplers.selection.dp_hypo import DPHyPOSampler
 from optuna_dp.samplers.selection.settings import SelectionSettings
 from optuna_dp.samplers.selection.statement import facts_of
 from optuna_dp.study.entries import DRAW

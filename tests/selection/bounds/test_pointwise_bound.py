@@ -13,6 +13,7 @@ from optuna_dp.accounting import events
 from optuna_dp.accounting.dominating_pairs import DominatingPair
 from optuna_dp.accounting.kinds.approximate import randomized_response
 from optuna_dp.accounting.run_profile import pair_of
+from optuna_dp.errors import InvalidArgumentError
 from optuna_dp.selection.bounds import pointwise_stationary
 from optuna_dp.selection.bounds.pointwise_bound import (
     PointwiseProfile,
@@ -23,7 +24,6 @@ from optuna_dp.selection.bounds.pointwise_grid import LossGrid, Values
 from optuna_dp.selection.bounds.pointwise_kernel import CellKernels
 from optuna_dp.selection.bounds.pointwise_search import Axis
 from optuna_dp.selection.bounds.pointwise_stationary import ratio_step, solve_stationary
-from optuna_dp.errors import InvalidArgumentError
 from optuna_dp.selection.bounds.profile_bound import DataProfile
 
 DELTA = 1e-5

@@ -27,9 +27,9 @@ import optuna_dp as odp
 from optuna_dp import Binomial, Geometric, Poisson, TrialCount
 from optuna_dp.accounting.dominating_pairs import DominatingPair
 from optuna_dp.accounting.run_profile import pair_of
-from optuna_dp.core.arrays import FloatArray
 from optuna_dp.attacks.attainable import attainable_pairs
 from optuna_dp.attacks.selection_attack import AttackSearch
+from optuna_dp.core.arrays import FloatArray
 from optuna_dp.selection.bounds import rank_profile
 from optuna_dp.selection.bounds.rank_profile import RankProfile
 

@@ -9,8 +9,8 @@ import pytest
 
 import optuna_dp as odp
 from optuna_dp.accounting.run_profile import pair_of
-from optuna_dp.selection.bounds.pointwise_bound import PointwiseProfile, pointwise_bound
 from optuna_dp.errors import InvalidArgumentError
+from optuna_dp.selection.bounds.pointwise_bound import PointwiseProfile, pointwise_bound
 from optuna_dp.selection.bounds.profile_bound import DataProfile
 
 EPSILONS = np.linspace(-1.0, 6.0, 40)

@@ -10,8 +10,8 @@ import mpmath
 import numpy as np
 import numpy.typing as npt
 import pytest
-from selection.laws.trial_count_reference import mp_pmf
 from scipy import stats
+from selection.laws.trial_count_reference import mp_pmf
 
 from optuna_dp import Binomial, Geometric, Logarithmic, NegativeBinomial, Poisson, TrialCount
 

@@ -1,4 +1,4 @@
-"""Runs that a trial was granted, and what training them by odp.train does."""
+"""Runs that a trial has started, and what training them by odp.train does."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from optuna_dp.runs.trial_notes import claims, stored_trial
 NO_NOISE = 1e-9
 
 
-def granted(
+def started(
     records: int,
     *,
     batch_size: float | None = None,
@@ -23,7 +23,7 @@ def granted(
     score: str | None = "training",
     score_noise_multiplier: float | None = 0.1,
     **changes: Any,
-) -> odp.Fidelity:
+) -> odp.Run:
     """A run of a study whose runs are all alike. By default all records join its one step."""
     plan = odp.RunPlan(
         records=records,
@@ -36,10 +36,10 @@ def granted(
     )
     sampler = odp.RandTuneSampler(trials=odp.Poisson(mean=2000.0), run=plan)
     study = optuna.create_study(direction="maximize", sampler=sampler)
-    return odp.fidelity(study.ask())
+    return odp.start_run(study.ask())
 
 
-def claimed(run: odp.Fidelity, kind: str) -> list[Mapping[str, Any]]:
+def claimed(run: odp.Run, kind: str) -> list[Mapping[str, Any]]:
     """What a run's trial has claimed of a kind."""
     assert run.trial is not None
     return list(claims(stored_trial(run.trial), kind).values())
