@@ -18,7 +18,7 @@ import pytest
 from optuna_dp.core import optuna_internals
 from optuna_dp.core.optuna_internals import PRIVATE_NAMES, PrivateName
 
-FACADE = "optuna_internals.py"
+FACADE = "core/optuna_internals.py"
 # Names that are of a class of ours or of another library as well.
 PRIVATE = re.compile(r"\b_[A-Za-z]\w*")
 # Names that Optuna has as well, used of something else: by file.

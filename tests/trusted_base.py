@@ -87,7 +87,7 @@ WORDS = (
     "accounting/event_words.py",
     "accounting/groups.py",
     "samplers/budget/statement.py",
-    "differences.py",
+    "core/differences.py",
     "evidence/data_description.py",
     "evidence/facts.py",
     "evidence/layout.py",
@@ -98,7 +98,7 @@ WORDS = (
     "evidence/run_assumptions.py",
     "evidence/statement.py",
     "releasing/statement_data.py",
-    "numbers_shown.py",
+    "core/numbers_shown.py",
     "samplers/selection/statement.py",
     "samplers/choice/statement.py",
     "voting/statement.py",
@@ -112,9 +112,9 @@ OF_TRAININGS = (
     "runs/trial_notes.py",
 )
 _STATEMENT_OF = {
-    "budget": "budget",
-    "choice among utilities": "utilities",
-    "doubling": "utilities",
+    "budget": "samplers/budget",
+    "choice among utilities": "samplers/choice",
+    "doubling": "samplers/choice",
     "votes": "voting",
 }
 
@@ -127,7 +127,7 @@ UNTRUSTED = (
     "cli/",
     "dashboard/",
     "digits.py",
-    "exact_values.py",
+    "core/exact_values.py",
     "federated/",
     "priors/encoding.py",
     "priors/given_points.py",
@@ -142,7 +142,7 @@ UNTRUSTED = (
     "releasing/comparison.py",
     "releasing/statement_file.py",
     "releasing/verification.py",
-    "testing/",
+    "check/",
     # Advice: any learning rate costs the same, whether it falls or not.
     "training/learning_rate.py",
     "runs/rehearsal.py",
@@ -166,7 +166,7 @@ def trusted(procedure: str) -> list[str]:
 
 def statement(procedure: str) -> list[str]:
     """The files that its statement depends on besides."""
-    package = _STATEMENT_OF.get(procedure, "private_selection")
+    package = _STATEMENT_OF.get(procedure, "samplers/selection")
     starts = (*STARTS[procedure], f"{package}/statement.py")
     return sorted(_closure(procedure, starts, words=True) - set(trusted(procedure)))
 

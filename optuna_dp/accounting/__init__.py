@@ -26,6 +26,6 @@ Modules: ``events`` (what one run costs), ``kinds`` (those that dp-accounting do
 ``kinds.foreign`` for those that it has) and ``event_json``; ``supported_events`` (what can be
 judged); ``dominating_pairs``; ``run_profile`` (one run's pair, with ``plds`` below it) and
 ``run_rdp`` (its Renyi-DP curve, with ``rdp_curves`` below it); ``epsilon_methods`` and
-``guarantee``. The bounds of selections stand in ``private_selection.bounds``. ``discretisation``
+``guarantee``. The bounds of selections stand in ``selection.bounds``. ``discretisation``
 and ``reading_points`` choose grids, of which any is sound.
 """

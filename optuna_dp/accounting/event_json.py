@@ -1,7 +1,7 @@
 """Events to JSON and back, exactly.
 
 Two lists say which classes are read and written: those of dp-accounting
-(:data:`~optuna_dp.accounting.kinds.foreign.FOREIGN_KINDS`) and ours here. A record names a class
+(:data:`~optuna_dp.accounting.kinds.foreign.FOREIGN_KINDS`) and ours here. An entry names a class
 by a word of these lists, and no other module is imported on its account. Floats survive exactly
 (``repr`` round trip);
 infinities, which JSON lacks, are the strings "inf" and "-inf".
@@ -37,7 +37,7 @@ _OURS = {
 
 
 def event_to_json(event: Any) -> dict[str, Any]:
-    """Returns a record of plain JSON types from which the event can be made again.
+    """Returns an entry of plain JSON types from which the event can be made again.
 
     Args:
         event: An event tree of supported classes.
@@ -49,16 +49,16 @@ def event_to_json(event: Any) -> dict[str, Any]:
     return _write(event, "event", 0)
 
 
-def event_from_json(record: Any) -> Any:
-    """Returns the event of a record made by :func:`event_to_json`.
+def event_from_json(entry: Any) -> Any:
+    """Returns the event of an entry made by :func:`event_to_json`.
 
     Args:
-        record: The record; every field is checked.
+        entry: The entry; every field is checked.
 
     Raises:
         InvalidArgumentError: Names the field that is corrupted.
     """
-    return _read(record, "event", 0)
+    return _read(entry, "event", 0)
 
 
 def canonical_key(event: Any) -> str:
@@ -116,7 +116,7 @@ _NUMBERS |= {"reverse_deltas", "sampling_probs", "sensitivities"}
 
 
 def _class_named(name: Any) -> type[Any] | None:
-    """Returns the class that a record names; None if it is none of the list."""
+    """Returns the class that an entry names; None if it is none of the list."""
     theirs = _theirs()
     if name in theirs:
         return theirs[name]
@@ -169,7 +169,7 @@ def _write(event: Any, path: str, depth: int) -> dict[str, Any]:
     cls = _class_named(name)
     if type(event) is not cls:
         raise UnsupportedEventError(event, f"the class {name} is not known to optuna-dp")
-    record: dict[str, Any] = {"type": name}
+    entry: dict[str, Any] = {"type": name}
 
     def of(child: Any, where: str) -> dict[str, Any]:
         return _write(child, where, depth + 1)
@@ -177,25 +177,25 @@ def _write(event: Any, path: str, depth: int) -> dict[str, Any]:
     for field in _fields(cls):
         value = getattr(event, field)
         value = list(value) if field in _NUMBERS else value  # It may be an array.
-        record[field] = plain(_checked(cls, field, f"{path}.{field}", value, of))
-    return record
+        entry[field] = plain(_checked(cls, field, f"{path}.{field}", value, of))
+    return entry
 
 
-def _read(record: Any, path: str, depth: int) -> Any:
+def _read(entry: Any, path: str, depth: int) -> Any:
     _check_depth(path, depth)
-    if not isinstance(record, Mapping):
-        raise InvalidArgumentError(path, record, "it must be a JSON object")
-    name = record.get("type")
+    if not isinstance(entry, Mapping):
+        raise InvalidArgumentError(path, entry, "it must be a JSON object")
+    name = entry.get("type")
     cls = _class_named(name) if isinstance(name, str) else None
     if cls is None:
         raise InvalidArgumentError(
             f"{path}.type", name, f"it must be one of {', '.join(sorted([*_theirs(), *_OURS]))}"
         )
     fields = _fields(cls)
-    for field in record:
+    for field in entry:
         if field != "type" and field not in fields:
             raise InvalidArgumentError(
-                f"{path}.{field}", record[field], f"{name} has no such field"
+                f"{path}.{field}", entry[field], f"{name} has no such field"
             )
 
     def of(child: Any, where: str) -> Any:
@@ -204,9 +204,9 @@ def _read(record: Any, path: str, depth: int) -> Any:
     values = {}
     for field in fields:
         where = f"{path}.{field}"
-        if field not in record:
+        if field not in entry:
             raise InvalidArgumentError(where, None, "the field is missing")
-        values[field] = _checked(cls, field, where, record[field], of)
+        values[field] = _checked(cls, field, where, entry[field], of)
     try:
         return cls(**values)
     except InvalidArgumentError as error:

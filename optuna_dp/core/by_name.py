@@ -1,25 +1,23 @@
 """What a lower package uses of a higher one: it is loaded by its name, from this closed table.
 
-Imports go one way. Six things that a guarantee, a plan or a release has on offer stand above it:
-the bound of a selection whose runs learn, known attacks, the bounds of others, pages for notebooks
-and dashboards, and a remark on a plan. Each is loaded when it is first used.
+Imports go one way. Five things that a guarantee, a plan or a release has on offer stand above it:
+known attacks, the bounds of others, pages for notebooks and for dashboards, and a remark on a
+plan. Each is loaded when it is first used.
 
-Apart from the bound, these are shown beside a guarantee and are no part of it. Nothing that they
-return changes an epsilon.
+They are shown beside a guarantee and are no part of it. Nothing that they return changes an
+epsilon.
 """
 
 from __future__ import annotations
 
 import functools
 import importlib
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
 Entry = str
 """An object by its module and its name: ``"optuna_dp.voting.plan:VotePlan"``."""
-
-_HISTORY_BOUND: Entry = "optuna_dp.selection.bounds.pointwise_bound:pointwise_bound"
 
 SHOWN_BESIDE: Mapping[str, Entry] = MappingProxyType(
     {
@@ -37,12 +35,6 @@ def load(entry: Entry) -> Any:
     """Returns the object of an entry."""
     module, _, name = entry.partition(":")
     return getattr(importlib.import_module(module), name)
-
-
-def history_bound() -> Callable[..., Any]:
-    """Returns the bound of a selection whose runs learn from private outputs."""
-    function: Callable[..., Any] = load(_HISTORY_BOUND)
-    return function
 
 
 def attack(event: Any, relation: str, delta: float) -> float:

@@ -1,24 +1,22 @@
-"""Says in words where two records differ: for refusals. No guarantee depends on it."""
+"""Says in words where two entries differ: for refusals. No guarantee depends on it."""
 
 from __future__ import annotations
 
 from typing import Any
 
 
-def differences(record: dict[str, Any], plan: dict[str, Any]) -> str:
-    """Says in words where a worker's record differs from the plan's; empty if nowhere.
+def differences(entry: dict[str, Any], plan: dict[str, Any]) -> str:
+    """Says in words where a worker's entry differs from the plan's; empty if nowhere.
 
     The outermost fields come first. Three are shown; lists are only named,
     because those of a plan hold whole events.
     """
-    record, plan = _flat(record), _flat(plan)
-    names = sorted(set(record) | set(plan), key=lambda name: (name.count("."), name))
-    differing_names = [name for name in names if record.get(name) != plan.get(name)]
-    lists = [
-        name for name in differing_names if isinstance(record.get(name, plan.get(name)), list)
-    ]
+    entry, plan = _flat(entry), _flat(plan)
+    names = sorted(set(entry) | set(plan), key=lambda name: (name.count("."), name))
+    differing_names = [name for name in names if entry.get(name) != plan.get(name)]
+    lists = [name for name in differing_names if isinstance(entry.get(name, plan.get(name)), list)]
     words_of = {
-        n: f" is {record.get(n)!r} here and {plan.get(n)!r} in the plan" for n in differing_names
+        n: f" is {entry.get(n)!r} here and {plan.get(n)!r} in the plan" for n in differing_names
     }
     words_of |= dict.fromkeys(lists, " differs")
     return "; ".join(n + words for n, words in list(words_of.items())[:3])

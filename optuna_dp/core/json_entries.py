@@ -1,8 +1,8 @@
-"""Frozen dataclasses as JSON records, written and read by their fields.
+"""Frozen dataclasses as JSON entries, written and read by their fields.
 
 Reading is strict, because what a storage or a stranger hands back may be damaged in any way: a
-record holds exactly the fields of its class, each of the type that the class declares, and what
-was read would be written as the very same record again. Nothing is dropped, guessed or converted.
+entry holds exactly the fields of its class, each of the type that the class declares, and what
+was read would be written as the very same entry again. Nothing is dropped, guessed or converted.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any, ClassVar, TypeVar
 
 from optuna_dp.errors import OptunaDPError, PlanError
 
-# What can be done about a record in a study's storage that is not what was written.
+# What can be done about an entry in a study's storage that is not what was written.
 RESTORE = "Restore the storage from a backup, or start a new study."
 
 
@@ -31,16 +31,16 @@ def stored(
     """Returns metadata of a dataclass field that is stored under another name or in another form.
 
     Args:
-        key: Its name in the record; by default the field's.
+        key: Its name in the entry; by default the field's.
         write: Makes plain JSON of it.
         read: Makes the field of that again; raises ``ValueError``, ``TypeError`` or
             ``OptunaDPError`` on anything else. Without it the declared type is read.
-        optional: Whether None, the field's default, is left out of the record.
+        optional: Whether None, the field's default, is left out of the entry.
     """
     return {"key": key, "write": write, "read": read, "optional": optional}
 
 
-# Metadata of a dataclass field that is no part of the record.
+# Metadata of a dataclass field that is no part of the entry.
 NOT_STORED = {"not stored": True}
 
 
@@ -55,21 +55,21 @@ class Entry:
     ``None``; for others see :func:`stored`. Fields with ``init=False`` are not stored.
 
     Attributes:
-        described_as: What the record is called in errors, a sentence's beginning.
+        described_as: What the entry is called in errors, a sentence's beginning.
         constants: Stored before the fields, and expected there again, such as a version.
     """
 
-    described_as: ClassVar[str] = "A record"
+    described_as: ClassVar[str] = "An entry"
     constants: ClassVar[dict[str, Any]] = {}
 
     def to_json(self) -> dict[str, Any]:
         """Returns plain JSON values; :meth:`from_json` reads them back exactly."""
-        record = dict(self.constants)
+        entry = dict(self.constants)
         for key, field in _stored_fields(type(self)).items():
             write, value = field.metadata.get("write") or plain, getattr(self, field.name)
             if value is not None or not field.metadata.get("optional"):
-                record[key] = write(value)
-        return record
+                entry[key] = write(value)
+        return entry
 
     @classmethod
     def from_json(cls: type[R], data: Any) -> R:
@@ -102,23 +102,23 @@ class Entry:
             try:
                 values[field.name] = reader(data[key])
             except PlanError:
-                raise  # A record within this one has said what is wrong with it.
+                raise  # An entry within this one has said what is wrong with it.
             except (KeyError, TypeError, ValueError, OverflowError, OptunaDPError) as error:
                 raise cls.refusal(data, f"it is wrong in its {key}: {error}") from error
         try:
-            record = cls(**values)
+            entry = cls(**values)
         except (TypeError, ValueError, OptunaDPError) as error:
             raise cls.refusal(data, str(error)) from error
-        if record.to_json() != data:
+        if entry.to_json() != data:
             raise cls.refusal(data, "it is not what would be written")
-        return record
+        return entry
 
     @classmethod
     def refusal(cls, data: Any, reason: str, fix: str = RESTORE) -> OptunaDPError:
-        """Returns the error for a record that cannot be read.
+        """Returns the error for an entry that cannot be read.
 
         Args:
-            data: What was given instead. Not for the message: records may hold secrets.
+            data: What was given instead. Not for the message: entries may hold secrets.
             reason: What is wrong with it, a clause.
             fix: What to do about it, a sentence.
         """
@@ -126,7 +126,7 @@ class Entry:
 
 
 def plain(value: Any) -> Any:
-    """Returns JSON for a value: records by ``to_json``, lists for tuples, "inf" for infinity."""
+    """Returns JSON for a value: entries by ``to_json``, lists for tuples, "inf" for infinity."""
     if hasattr(value, "to_json"):
         return value.to_json()
     if isinstance(value, tuple | list):
@@ -137,7 +137,7 @@ def plain(value: Any) -> Any:
 
 
 def _stored_fields(cls: type[Any]) -> dict[str, Field[Any]]:
-    """The fields of a class by their names in records."""
+    """The fields of a class by their names in entries."""
     return {
         field.metadata.get("key") or field.name: field
         for field in fields(cls)
@@ -145,7 +145,7 @@ def _stored_fields(cls: type[Any]) -> dict[str, Field[Any]]:
     }
 
 
-@functools.cache  # A study has a record for every run.
+@functools.cache  # A study has an entry for every run.
 def _hints(cls: Any) -> dict[str, Any]:
     """The types of a class's fields."""
     return typing.get_type_hints(cls)

@@ -70,9 +70,9 @@ class DrawnRuns(Procedure):
                     "BudgetSampler(plan_budget(...)).",
                 )
 
-    def check_run(self, trial: FrozenTrial, record: SlotEntry | None) -> None:
+    def check_run(self, trial: FrozenTrial, entry: SlotEntry | None) -> None:
         """See :class:`Procedure`."""
-        _check_draw(trial, record, self._planned_space)
+        _check_draw(trial, entry, self._planned_space)
         _check_pruning(trial)
 
     def check_beside(self, trial: FrozenTrial, runs: Sequence[FrozenTrial]) -> None:
@@ -122,12 +122,12 @@ class DrawnRuns(Procedure):
 
 
 def _check_draw(
-    trial: FrozenTrial, record: SlotEntry | None, planned_ranges: dict[str, BaseDistribution]
+    trial: FrozenTrial, entry: SlotEntry | None, planned_ranges: dict[str, BaseDistribution]
 ) -> None:
     """Every parameter that was used is one that the sampler drew, from that distribution.
 
     What was drawn jointly, or from a prior that is not uniform, or has a few values only, has a
-    record of its own. The rest is drawn again from the slot's record: a real number that another
+    entry of its own. The rest is drawn again from the slot's entry: a real number that another
     sampler has chosen is another one.
     """
     draw = DRAW.of(trial, {"space": {}, "internal": {}})
@@ -135,22 +135,22 @@ def _check_draw(
         space = {name: json_to_distribution(text) for name, text in draw["space"].items()}
         internal = {name: float(value) for name, value in draw["internal"].items()}
         for name in trial.params.keys() - space.keys():
-            record_of_draw = SINGLE_DRAWS.named(name).of(trial)
-            if record_of_draw is not None:
-                space[name] = json_to_distribution(record_of_draw["distribution"])
-                internal[name] = float(record_of_draw["internal"])
+            entry_of_draw = SINGLE_DRAWS.named(name).of(trial)
+            if entry_of_draw is not None:
+                space[name] = json_to_distribution(entry_of_draw["distribution"])
+                internal[name] = float(entry_of_draw["internal"])
                 continue
             domain = _as_stored(trial.distributions[name])
             law = planned_ranges.get(name, domain)
-            if record is None or may_agree(law):
+            if entry is None or may_agree(law):
                 continue
             value = trial.distributions[name].to_internal_repr(trial.params[name])
-            redrawn = law.to_internal_repr(draw_alone(record.draws, name, law))
+            redrawn = law.to_internal_repr(draw_alone(entry.draws, name, law))
             if domain != law or math.isclose(value, redrawn, rel_tol=_ROUNDING):
                 space[name], internal[name] = law, value
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise ReleaseRefusedError(
-            "the record of its draw is corrupted.", trial_number=trial.number, fix=NEW_STUDY
+            "the entry of its draw is corrupted.", trial_number=trial.number, fix=NEW_STUDY
         ) from error
     for name, external in trial.params.items():
         domain = _as_stored(trial.distributions[name])
@@ -175,7 +175,7 @@ def _check_draw(
 def _as_stored(distribution: BaseDistribution) -> BaseDistribution:
     """Returns a distribution as a database gives it back: choices that are tuples are lists.
 
-    The records here are JSON as well, and a storage in memory keeps the tuples.
+    The entries here are JSON as well, and a storage in memory keeps the tuples.
     """
     return json_to_distribution(distribution_to_json(distribution))
 

@@ -43,7 +43,7 @@ def open_study(study: Study) -> OpenedStudy | None:
     """Reads a study, and returns its plan and procedure; None if it has no plan yet.
 
     Raises:
-        PlanError: If the plan's record is damaged.
+        PlanError: If the plan's entry is damaged.
         ReleaseRefusedError: If this version does not know the procedure.
     """
     return opened_from(StudySnapshot.of(study))
@@ -53,7 +53,7 @@ def opened_from(snapshot: StudySnapshot) -> OpenedStudy | None:
     """Returns the plan and the procedure of a study that was read; None if it has no plan yet.
 
     Raises:
-        PlanError: If the plan's record is damaged.
+        PlanError: If the plan's entry is damaged.
         ReleaseRefusedError: If this version does not know the procedure.
     """
     plan = snapshot.plan
@@ -90,10 +90,10 @@ def evidence_from(snapshot: StudySnapshot) -> Evidence:
     vouched_trials = snapshot.confirmed
     tie_breaks = []
     for trial in slots:
-        record = slot_entry(trial, plan, vouched_trials)
-        procedure.check_run(trial, record)
-        # A slot without a record failed, so it cannot win, whatever its tie-break.
-        tie_breaks.append(0 if record is None else record.tie_break)
+        entry = slot_entry(trial, plan, vouched_trials)
+        procedure.check_run(trial, entry)
+        # A slot without an entry failed, so it cannot win, whatever its tie-break.
+        tie_breaks.append(0 if entry is None else entry.tie_break)
     procedure.check_together(slots)
     reason = procedure.unfinished(snapshot.trials, plan)
     if reason:
@@ -113,13 +113,13 @@ def with_cost(procedure: Procedure, attributes: Mapping[str, Any]) -> Procedure:
         attributes: The system attributes of the study, in which a callback may have said it.
 
     Raises:
-        ReleaseRefusedError: If nobody said it, workers recorded different costs, or a record is
+        ReleaseRefusedError: If nobody said it, workers stored different costs, or an entry is
             corrupted.
     """
     if procedure.knows_cost:
         return procedure
-    records = run_costs(attributes)
-    if not records:
+    entries = run_costs(attributes)
+    if not entries:
         raise ReleaseRefusedError(
             "Nobody said what one run costs.",
             fix=f"Give the sampler run=, as in {procedure.design.sampler}("
@@ -127,16 +127,16 @@ def with_cost(procedure: Procedure, attributes: Mapping[str, Any]) -> Procedure:
             "it now: study.optimize(objective, callbacks=[optuna_dp.PrivacyCallback(event)]). "
             "It makes no further run.",
         )
-    if len(records) > 1:
+    if len(entries) > 1:
         # Lazy: only the words of a refusal need it.
         from optuna_dp.accounting.event_words import differences_of_runs
 
         raise ReleaseRefusedError(
-            "Its workers recorded different costs of a run: "
-            f"{differences_of_runs(records[0], records[1])}.",
+            "Its workers stored different costs of a run: "
+            f"{differences_of_runs(entries[0], entries[1])}.",
             fix=f"Start a new study. {ONE_COST}",
         )
-    return procedure.told(records[0])
+    return procedure.told(entries[0])
 
 
 def _opened(snapshot: StudySnapshot) -> OpenedStudy:

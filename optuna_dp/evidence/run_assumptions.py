@@ -1,4 +1,4 @@
-"""The assumption that runs were what is charged for, and what holds it: software, record, or word."""
+"""The assumption that runs were what is charged for, and what holds it."""
 
 from __future__ import annotations
 

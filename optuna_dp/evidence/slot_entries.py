@@ -1,4 +1,4 @@
-"""The record with which a run began, and whether it is this run's, under this plan."""
+"""The entry with which a run began, and whether it is this run's, under this plan."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def check_direction(snapshot: StudySnapshot, plan: StudyPlan) -> None:
 def slot_entry(
     trial: FrozenTrial, plan: StudyPlan, vouched_trials: Collection[int] = ()
 ) -> SlotEntry | None:
-    """Returns a run's record; None for a slot whose worker died before the run began.
+    """Returns a run's entry; None for a slot whose worker died before the run began.
 
     ``vouched_trials`` are numbers of failed trials that the curator vouches never began.
     """
@@ -73,40 +73,40 @@ def slot_entry(
             "own.",
         )
     try:
-        record = SlotEntry.from_json(data)
+        entry = SlotEntry.from_json(data)
     except PlanError as error:
         raise ReleaseRefusedError(str(error), trial_number=trial.number) from error
-    if (record.nonce, record.number) != (plan.nonce, trial.number):
+    if (entry.nonce, entry.number) != (plan.nonce, trial.number):
         raise ReleaseRefusedError(
-            "its record belongs to another trial or another study. The trial may be a copy, or "
+            "its entry belongs to another trial or another study. The trial may be a copy, or "
             "the storage may have used the id of a deleted study again.",
             trial_number=trial.number,
             fix=NEW_STUDY,
         )
-    if record.plan != plan.digest:
+    if entry.plan != plan.digest:
         raise ReleaseRefusedError(
-            "the study's plan record is corrupted: it is not the one with which this run began.",
+            "the study's plan entry is corrupted: it is not the one with which this run began.",
             trial_number=trial.number,
             fix=RESTORE,
         )
-    if record.fingerprint != plan.design.fingerprint and trial.number == 0:
+    if entry.fingerprint != plan.design.fingerprint and trial.number == 0:
         raise ReleaseRefusedError(
-            "the study's plan record is corrupted: it is not what the worker of this trial wrote.",
+            "the study's plan entry is corrupted: it is not what the worker of this trial wrote.",
             trial_number=0,
             fix=RESTORE,
         )
-    if record.fingerprint != plan.design.fingerprint:
+    if entry.fingerprint != plan.design.fingerprint:
         raise ReleaseRefusedError(
             "its worker had another sampler, or other sampler arguments, than the study's plan. "
             "It cannot count as a run that failed by chance.",
             trial_number=trial.number,
             fix=f"{NEW_STUDY} Give every worker the same sampler with the same arguments.",
         )
-    if record.sampler != plan.design.sampler:
+    if entry.sampler != plan.design.sampler:
         raise ReleaseRefusedError(
-            f"its parameters were drawn by {record.sampler}, but the plan is one of "
+            f"its parameters were drawn by {entry.sampler}, but the plan is one of "
             f"{plan.design.sampler}.",
             trial_number=trial.number,
             fix=f"{NEW_STUDY} Do not wrap or replace the sampler.",
         )
-    return record
+    return entry

@@ -3,7 +3,7 @@
 The event is stored, not an epsilon, so that a better accountant can compute its cost later. It
 belongs into the study's plan, where the sampler puts it (``run=``). Of a study whose sampler was
 not told, :class:`optuna_dp.PrivacyCallback` stores it beside the plan, under the digest of what it
-says: workers that agree write the same key, workers that do not leave two records, and the
+says: workers that agree write the same key, workers that do not leave two entries, and the
 release sees both.
 """
 
@@ -61,7 +61,7 @@ class StatedRun(Entry):
         UnsupportedEventError: If no accountant supports the event.
     """
 
-    described_as: ClassVar[str] = "The record of the run's event"
+    described_as: ClassVar[str] = "The entry of the run's event"
 
     event: Any = field(metadata=STORED_EVENT)
     neighboring_relation: str = "add_or_remove_one"
@@ -105,14 +105,14 @@ class RunCost(Entry):
         output_attributes: User attributes of a trial that are part of the run's private output.
     """
 
-    described_as: ClassVar[str] = "The record of the run's event"
+    described_as: ClassVar[str] = "The entry of the run's event"
 
     run: StatedRun
     output_attributes: tuple[str, ...] = ()
 
     @cached_property
     def digest(self) -> str:
-        """What two records share only if they say the same, word for word."""
+        """What two entries share only if they say the same, word for word."""
         return _digest(self.to_json())
 
 
@@ -129,32 +129,32 @@ def attribute_names(output_attributes: Any) -> tuple[str, ...]:
     return tuple(sorted(set(output_attributes)))
 
 
-def write_run_cost(study: Study, record: RunCost) -> None:
-    """Writes a record; writing the same one again changes nothing."""
-    RUN_COSTS.named(record.digest).write(study, record.to_json())
+def write_run_cost(study: Study, entry: RunCost) -> None:
+    """Writes an entry; writing the same one again changes nothing."""
+    RUN_COSTS.named(entry.digest).write(study, entry.to_json())
 
 
 def run_costs(attributes: Mapping[str, Any]) -> list[RunCost]:
-    """Returns every record among the attributes of a study; several if its workers disagree.
+    """Returns every entry among the attributes of a study; several if its workers disagree.
 
     Raises:
-        ReleaseRefusedError: If a record is corrupted.
+        ReleaseRefusedError: If an entry is corrupted.
     """
-    records = dict(sorted(RUN_COSTS.of(attributes).items()))
-    if any(digest != _digest(value) for digest, value in records.items()):
+    entries = dict(sorted(RUN_COSTS.of(attributes).items()))
+    if any(digest != _digest(value) for digest, value in entries.items()):
         raise ReleaseRefusedError(
-            "The record of the run's event is corrupted: it is not what was written.",
+            "The entry of the run's event is corrupted: it is not what was written.",
             fix="Start a new study.",
         )
     try:
-        return [_parsed(canonical_json(value)) for value in records.values()]
+        return [_parsed(canonical_json(value)) for value in entries.values()]
     except OptunaDPError as error:
         raise ReleaseRefusedError(str(error), fix="Start a new study.") from error
 
 
 @lru_cache(maxsize=16)
 def _parsed(text: str) -> RunCost:
-    """What a record says. Kept, because the callback reads it after every run."""
+    """What an entry says. Kept, because the callback reads it after every run."""
     return RunCost.from_json(json.loads(text))
 
 
@@ -162,4 +162,4 @@ def _digest(data: Any) -> str:
     try:
         return hashlib.sha256(canonical_json(data).encode()).hexdigest()
     except (TypeError, ValueError):
-        return ""  # Not JSON, or not ours: no record has this digest.
+        return ""  # Not JSON, or not ours: no entry has this digest.

@@ -5,9 +5,9 @@ Two mechanisms choose from the same utilities: AboveThreshold inside the doublin
 and "Constant-overhead Differentially Private Hyperparameter Tuning"), and report-noisy-max. The
 proofs are in ``docs/explanation/propose-test.md``.
 
-To be read from below: ``utility_values`` (the numbers), ``sparse_vector``, ``doubling`` and
-``report_noisy_max`` (the mechanisms), ``trials`` and ``choice`` (what a study records of them),
-``slot_strategy`` and ``procedure`` (how a study takes place and how it is checked).
+To be read from below: ``utility_values`` (the numbers), then ``sparse_vector``, ``doubling`` and
+``report_noisy_max`` (the mechanisms). Nothing here knows a study: its samplers are
+``optuna_dp.samplers.choice``.
 
 Notation (code name: meaning, name in the papers):
 

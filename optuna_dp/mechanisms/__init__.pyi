@@ -1,4 +1,4 @@
-"""The public names of the package ``utilities``, each once: see ``optuna_dp/__init__.pyi``."""
+"""The public names of the package ``mechanisms``, each once: see ``optuna_dp/__init__.pyi``."""
 
 from .doubling import DoublingPlan as DoublingPlan
 from .doubling import propose_test as propose_test

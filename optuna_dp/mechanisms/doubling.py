@@ -56,7 +56,7 @@ class DoublingPlan(ChoicePlan):
           :meth:`event` with respect to a change of one partition.
     """
 
-    described_as: ClassVar[str] = "The record of the doubling loop in the study's plan"
+    described_as: ClassVar[str] = "The entry of the doubling loop in the study's plan"
 
     epsilon: float = field(metadata=stored(key="epsilon_per_iteration"))
     granularity: float = 0.01

@@ -29,7 +29,7 @@ class NoisyMaxPlan(ChoicePlan):
         noise: ``"exponential"`` (permute-and-flip) or ``"gumbel"`` (the exponential mechanism).
     """
 
-    described_as: ClassVar[str] = "The record of report-noisy-max in the study's plan"
+    described_as: ClassVar[str] = "The entry of report-noisy-max in the study's plan"
 
     epsilon: float
     noise: Noise = "exponential"

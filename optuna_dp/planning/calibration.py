@@ -17,7 +17,7 @@ from dp_accounting import dp_event
 
 from optuna_dp.accounting.guarantee import Guarantee
 from optuna_dp.accounting.run_profile import pair_of
-from optuna_dp.core import by_name, validation
+from optuna_dp.core import validation
 from optuna_dp.core.json_entries import Entry
 from optuna_dp.core.numbers_shown import significant_up
 from optuna_dp.errors import InvalidArgumentError
@@ -221,7 +221,10 @@ def rough_epsilon(selection: Guarantee, delta: float) -> float:
         return profile_epsilon(selection, delta)
     seeing_data = attr.evolve(event, policy="data", startup_runs=0)
     data_epsilon = profile_epsilon(Guarantee(seeing_data, selection.neighboring_relation), delta)
-    coarse = by_name.history_bound()(
+    # Start-up time: only searches that learn need it.
+    from optuna_dp.selection.bounds.pointwise_bound import pointwise_bound
+
+    coarse = pointwise_bound(
         pair_of(event.run, selection.neighboring_relation),
         event.trials,
         event.density_bounds,

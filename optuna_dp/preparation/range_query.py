@@ -37,7 +37,7 @@ class RangeQuery(Entry):
         InvalidArgumentError: If a number is not allowed.
     """
 
-    described_as: ClassVar[str] = "The record of how ranges are drawn"
+    described_as: ClassVar[str] = "The entry of how ranges are drawn"
 
     columns: int
     records: int

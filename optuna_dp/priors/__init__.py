@@ -1,1 +1,1 @@
-"""Priors, score models and proposals over a search space, without a procedure."""
+"""Priors over a search space, score models, and draws within bounds of a prior."""

@@ -190,7 +190,8 @@ def questions_markdown(data: Mapping[str, Any]) -> str:
             * bool(vouched)
         ),
         "Assumptions": [
-            f"{assumption.question} (assumption {i}{f'; {assumption.place}' if assumption.place else ''})"
+            f"{assumption.question} (assumption {i}"
+            + (f"; {assumption.place})" if assumption.place else ")")
             for i, assumption in enumerate(assumptions, start=1)
         ],
         "Values that are released besides": [

@@ -270,7 +270,7 @@ def _verification(statement: Mapping[str, Any], most: int | None) -> Verificatio
 
 
 def _what_if(guarantee: Guarantee, delta: float, most: int | None) -> str:
-    """Returns what holds for a person with ``most`` records, a sentence; empty if none is asked."""
+    """Returns what holds for a person with ``most`` records; empty if that is not asked."""
     if most is None or guarantee.unit != "record":
         return ""
     epsilon = group_epsilon(guarantee, delta, most)

@@ -2,7 +2,8 @@
 
 A training's own accountant may go on after it was handed in, and a training with Opacus ends
 whenever its loop is left. So what a run spent is decided by what its accountant says when the
-objective has returned. The samplers call :func:`finalise` then, before the trial's result is stored.
+objective has returned. The samplers call :func:`finalise` then, before the trial's result is
+stored.
 It does not depend on a generator's end, nor on the garbage collector.
 
 What waits here is in memory only. A process that dies takes it along, and the trial has no result

@@ -51,7 +51,7 @@ class RunPlan(Entry):
         True
     """
 
-    described_as: ClassVar[str] = "The record of a run's plan"
+    described_as: ClassVar[str] = "The entry of a run's plan"
 
     records: int
     batch_size: float

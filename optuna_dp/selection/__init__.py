@@ -1,1 +1,1 @@
-"""The best of a secret, random number of runs: RandTune and DP-HyPO."""
+"""Private selection as mathematics: laws of T, the event of a selection, and its bounds."""

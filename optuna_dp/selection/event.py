@@ -13,7 +13,7 @@ from dp_accounting import dp_event
 from optuna_dp.accounting.bounds import ProfileMethod
 from optuna_dp.accounting.events import as_event
 from optuna_dp.accounting.kinds.base import OwnEvent, checked
-from optuna_dp.core import by_name, validation
+from optuna_dp.core import validation
 from optuna_dp.core.arrays import FloatArray
 from optuna_dp.errors import InvalidArgumentError, UnsupportedEventError
 from optuna_dp.selection.bounds.profile_bound import DataProfile
@@ -131,7 +131,10 @@ class PrivateSelectionDpEvent(OwnEvent):
         if all_runs is not None:
             bounds["all_runs"] = ProfileMethod(all_runs, all_runs.reversed())
         if self.learns_from_outputs:
-            bounds["history_profile"] = by_name.history_bound()(
+            # Start-up time: only searches that learn need it.
+            from optuna_dp.selection.bounds.pointwise_bound import pointwise_bound
+
+            bounds["history_profile"] = pointwise_bound(
                 pair, self.trials, self.density_bounds, self.startup_runs
             )
         return bounds

@@ -139,7 +139,7 @@ def _withdraw(study: Study, trial: FrozenTrial, own_claim: TrialEntry) -> None:
     """Leaves a trial because of an error, and marks it as failed if nobody else has claimed it.
 
     Optuna would leave it running. A worker that claims it only now either finds that it has
-    ended, or has written its slot record before: then the run counts, as a failed one.
+    ended, or has written its slot entry before: then the run counts, as a failed one.
     """
     with contextlib.suppress(Exception):  # The storage may be what has failed.
         own_claim.write(study, trial, OUT)

@@ -1,7 +1,7 @@
 """Slots whose hyperparameters are drawn by the study's sampler, and by nobody else.
 
 A private selection and a choice among utilities charge for the distribution that the draws have.
-So an enqueued trial is refused, and every draw is recorded, or follows from the slot's record. The
+So an enqueued trial is refused, and every draw is stored, or follows from the slot's entry. The
 strategies of both are made of these functions.
 """
 
@@ -72,7 +72,7 @@ def value_from_prior(
 ) -> Any:
     """Returns a run's one draw of a parameter from the prior, the same whenever it is asked for.
 
-    A parameter drawn from the uniform prior is a function of the slot's record, which is there
+    A parameter drawn from the uniform prior is a function of the slot's entry, which is there
     already. So nothing is written, unless it has a few values only: another sampler may have
     chosen the same.
 
@@ -106,10 +106,10 @@ def _draws_of(slot: Slot, seed: int | None) -> int:
     """Returns what fixes the draws of a trial that another process has begun, say."""
     entry = slot.entry
     if entry is not None:
-        return entry.record.draws
-    record = SLOT.of(slot.stored_trial())
-    if record is not None:
-        return SlotEntry.from_json(record).draws
+        return entry.entry.draws
+    entry = SLOT.of(slot.stored_trial())
+    if entry is not None:
+        return SlotEntry.from_json(entry).draws
     # No sampler of ours has begun it. It is drawn all the same, and never released.
     return new_draws(seed, slot.number)
 
@@ -125,7 +125,7 @@ def draw_alone(draws: int, name: str, distribution: BaseDistribution) -> Any:
 def may_agree(distribution: BaseDistribution) -> bool:
     """Returns whether two independent draws may be equal, or equal up to rounding.
 
-    Then equality does not show who drew a value, so the draw needs a record of its own.
+    Then equality does not show who drew a value, so the draw needs an entry of its own.
     """
     if not isinstance(distribution, FloatDistribution) or distribution.step is not None:
         return True

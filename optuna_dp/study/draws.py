@@ -1,7 +1,7 @@
-"""Draws: every parameter of a run is drawn once, and recorded.
+"""Draws: every parameter of a run is drawn once, and stored.
 
 A storage keeps ranges as JSON, and JSON has neither tuples nor keys that are numbers: a choice
-``(64, 64)`` comes back as ``[64, 64]`` from a database, and as it was from memory. So records,
+``(64, 64)`` comes back as ``[64, 64]`` from a database, and as it was from memory. So entries,
 search spaces and proposers have choices as JSON gives them back (:func:`as_stored`), and what an
 objective is given is its own choice of the same index (:func:`own_form`).
 """
@@ -99,7 +99,7 @@ def stored_form(trial: FrozenTrial) -> tuple[dict[str, Any], Space]:
 
 
 def check_choices(name: str, distribution: BaseDistribution) -> None:
-    """Refuses choices that a record cannot hold, before anything is drawn from them."""
+    """Refuses choices that an entry cannot hold, before anything is drawn from them."""
     if not isinstance(distribution, CategoricalDistribution):
         return
     try:
@@ -128,7 +128,7 @@ def drawn_once(
     distribution: BaseDistribution,
     draw: Callable[[], Any],
 ) -> Any:
-    """Returns what the trial drew for a parameter before, else draws and records it."""
+    """Returns what the trial drew for a parameter before, else draws and stores it."""
     entry, text = SINGLE_DRAWS.named(name), distribution_to_json(distribution)
     stored_draw = entry.of(stored_trial(study, trial))
     if stored_draw is not None and stored_draw["distribution"] == text:
@@ -140,7 +140,7 @@ def drawn_once(
 
 
 def drawn_jointly(trial: FrozenTrial, name: str, distribution: BaseDistribution) -> float | None:
-    """Returns what the record of a trial's joint draw has for a parameter, if the range is its.
+    """Returns what the entry of a trial's joint draw has for a parameter, if the range is its.
 
     Args:
         trial: The trial, as its storage has it.
@@ -151,14 +151,14 @@ def drawn_jointly(trial: FrozenTrial, name: str, distribution: BaseDistribution)
         The value in Optuna's internal representation, an index for choices; None if it was not
         drawn, or from another range.
     """
-    record = DRAW.of(trial)
-    if record is None or record["space"].get(name) != distribution_to_json(distribution):
+    entry = DRAW.of(trial)
+    if entry is None or entry["space"].get(name) != distribution_to_json(distribution):
         return None
-    return float(record["internal"][name])
+    return float(entry["internal"][name])
 
 
-def draw_record(params: dict[str, Any], space: Space) -> dict[str, Any]:
-    """Returns hyperparameters as the record of a joint draw from ``space``."""
+def draw_entry(params: dict[str, Any], space: Space) -> dict[str, Any]:
+    """Returns hyperparameters as the entry of a joint draw from ``space``."""
     return {
         "space": {name: distribution_to_json(d) for name, d in space.items()},
         "internal": {name: float(d.to_internal_repr(params[name])) for name, d in space.items()},

@@ -1,6 +1,6 @@
 """All that optuna-dp stores in a study: the entries beside its trials, and those of the study.
 
-Nothing outside of ``protocol`` touches Optuna's system attributes, and no other file names an
+Nothing outside of ``study`` touches Optuna's system attributes, and no other file names an
 entry (``tests/test_architecture.py`` looks). So this list is complete, and each row says who
 writes it. An entry holds plain JSON; the record class that it is read by stands beside it.
 

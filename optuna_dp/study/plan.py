@@ -36,7 +36,7 @@ class Design(Entry):
         settings: The procedure's own settings, JSON values only.
     """
 
-    described_as: ClassVar[str] = "The record of the study's design"
+    described_as: ClassVar[str] = "The entry of the study's design"
 
     procedure: str
     sampler: str
@@ -62,11 +62,11 @@ class StudyPlan(Entry):
         slots: How many runs the study has in all. Secret where the design draws it at random.
         nonce: Drawn once per study; every slot repeats it, so that runs of another study (a
             reused id, a copied trial) are recognised.
-        digest: SHA-256 of the record as it was written. Every slot repeats it, so that a record
+        digest: SHA-256 of the entry as it was written. Every slot repeats it, so that an entry
             that is damaged afterwards (the number of slots, say) is noticed.
     """
 
-    described_as: ClassVar[str] = "The study's plan record"
+    described_as: ClassVar[str] = "The study's plan entry"
     constants: ClassVar[dict[str, Any]] = {"version": _VERSION}
 
     design: Design
@@ -97,6 +97,6 @@ class StudyPlan(Entry):
         return replace(plan, digest=digest_of(data))
 
 
-def digest_of(record: Any) -> str:
-    """Returns the SHA-256 of the record of a plan."""
-    return hashlib.sha256(canonical_json(record).encode()).hexdigest()
+def digest_of(entry: Any) -> str:
+    """Returns the SHA-256 of the entry of a plan."""
+    return hashlib.sha256(canonical_json(entry).encode()).hexdigest()

@@ -125,8 +125,8 @@ class Proposer:
         except Exception as error:
             self._say_that_it_failed(error)
             uniform = RandomSampler(seed=self._seed_of("uniform", proposal.number, name))
-            record = storage_of(proposal.study).get_trial(trial_id_of(proposal))
-            return uniform.sample_independent(proposal.study, record, name, distribution)
+            entry = storage_of(proposal.study).get_trial(trial_id_of(proposal))
+            return uniform.sample_independent(proposal.study, entry, name, distribution)
 
     def _asked(
         self,

@@ -8,7 +8,7 @@ hook of Optuna         questions to the strategy
 =====================  =========================================================================
 ``before_trial``       ``check_directions`` and ``check_admitted``; ``number_of_slots`` and
                        ``settings``, if the trial is the first and writes the plan; ``pruner_for``;
-                       ``has_slot``; ``before_slot``, just before the slot is recorded
+                       ``has_slot``; ``before_slot``, just before the slot is stored
 ``infer_relative...``  ``is_beyond``; ``when_beyond`` for a trial without a slot, ``joint_space``
                        for any other
 ``sample_relative``    ``is_drawn_alone``; ``joint_draw``
@@ -119,7 +119,7 @@ class SlotStrategy(ABC):
         seed: The sampler's seed, or None.
 
     Attributes:
-        procedure: Name of the procedure, as plans record it.
+        procedure: Name of the procedure, as plans store it.
     """
 
     procedure: str
@@ -146,7 +146,7 @@ class SlotStrategy(ABC):
 
     @abstractmethod
     def settings(self) -> Entry:
-        """Returns the procedure's own settings, as the plan records them."""
+        """Returns the procedure's own settings, as the plan stores them."""
 
     @abstractmethod
     def number_of_slots(self, bits: entropy.Bits) -> int:
@@ -157,7 +157,7 @@ class SlotStrategy(ABC):
         return {} if self.search_space is None else {"search_space": list(self.search_space)}
 
     def recorded_space(self) -> dict[str, Any] | None:
-        """Returns the search space as plans record it: Optuna's JSON; None is define-by-run."""
+        """Returns the search space as plans store it: Optuna's JSON; None is define-by-run."""
         if self.search_space is None:
             return None
         return {name: json.loads(distribution_to_json(d)) for name, d in self.search_space.items()}
@@ -204,7 +204,7 @@ class SlotStrategy(ABC):
         return
 
     def before_slot(self, slot: Slot) -> None:
-        """Writes what a trial with a slot must have on record; just before the slot's record.
+        """Writes what a trial with a slot must have stored; just before the slot's entry.
 
         A worker that dies in between leaves a trial without a slot, which counts as a failed run.
         """
@@ -226,7 +226,7 @@ class SlotStrategy(ABC):
 
     @abstractmethod
     def joint_draw(self, slot: Slot, space: Space) -> JointDraw:
-        """Returns a value for each parameter of ``space``, and notes for the draw's record."""
+        """Returns a value for each parameter of ``space``, and notes for the draw's entry."""
 
     @abstractmethod
     def value(self, slot: Slot, name: str, distribution: BaseDistribution) -> Any:

@@ -11,7 +11,7 @@ hook                   what happens there
                        plan; others wait for it. The slot gets its tie-break. The loop is stopped
                        when the last slot has started.
 ``infer_relative...``  a trial without a slot ends here, before it has parameters.
-``sample_relative``    the slot's joint draw, recorded with the space it was drawn from.
+``sample_relative``    the slot's joint draw, stored with the space it was drawn from.
 ``sample_independent`` whatever was not drawn jointly.
 ``after_trial``        marks a run that failed before it began, and one that was pruned.
 =====================  =========================================================================
@@ -48,7 +48,7 @@ from optuna_dp.study.draws import (
     Space,
     as_stored,
     check_choices,
-    draw_record,
+    draw_entry,
     drawn_jointly,
     is_by_index,
 )
@@ -159,7 +159,7 @@ class SlotSampler(OfThisPackage, BaseSampler):
 
     def _begin(self, study: Study, trial: FrozenTrial) -> None:
         # What stands under the same id and is not this trial's is gone from here on.
-        entry = self.under_way.drop(study, trial)
+        started = self.under_way.drop(study, trial)
         plan = plan_for(study, trial, lambda: self._new_plan(study), self._parsed)
         full_study = whole_study(study)
         full_study.pruner = self.strategy.pruner_for(full_study.pruner)
@@ -176,14 +176,14 @@ class SlotSampler(OfThisPackage, BaseSampler):
         stored_slot = own_slot(trial)
         if stored_slot is not None:
             # Optuna makes a Trial anew from a running one: its slot stays as it is.
-            stored_record = SlotEntry.from_json(stored_slot)
-            if stored_record.nonce != plan.nonce:
+            stored_entry = SlotEntry.from_json(stored_slot)
+            if stored_entry.nonce != plan.nonce:
                 raise PlanError(NOT_DRAWN)
-            entry = entry or TrialUnderWay(me, plan, stored_record)
-            entry.thread = me
-            self.under_way.put(study, trial, entry)
+            started = started or TrialUnderWay(me, plan, stored_entry)
+            started.thread = me
+            self.under_way.put(study, trial, started)
             return
-        record = SlotEntry(
+        entry = SlotEntry(
             number=trial.number,
             nonce=plan.nonce,
             fingerprint=self.own_design(study)[1],
@@ -193,10 +193,10 @@ class SlotSampler(OfThisPackage, BaseSampler):
             plan=plan.digest,
         )
         self.strategy.before_slot(slot)
-        entries.SLOT.write(study, trial, record.to_json())
+        entries.SLOT.write(study, trial, entry.to_json())
         check_same_design(*self.own_design(study), plan)
         self._of_same_plan.add(study)
-        self.under_way.put(study, trial, TrialUnderWay(me, plan, record))
+        self.under_way.put(study, trial, TrialUnderWay(me, plan, entry))
 
     def infer_relative_search_space(self, study: Study, trial: FrozenTrial) -> Space:
         """Returns what is drawn jointly; ends trials that have no slot."""
@@ -212,11 +212,11 @@ class SlotSampler(OfThisPackage, BaseSampler):
     def sample_relative(
         self, study: Study, trial: FrozenTrial, search_space: dict[str, BaseDistribution]
     ) -> dict[str, Any]:
-        """Draws the slot's joint parameters and records the draw.
+        """Draws the slot's joint parameters and stores the draw.
 
         What is drawn by its index is left out: Optuna would compare its choices with those that
         the objective names, and a storage may have changed their form. ``sample_independent``
-        reads it from the record.
+        reads it from the entry.
         """
         self.strategy.check_directions(study)
         if not search_space:
@@ -228,16 +228,16 @@ class SlotSampler(OfThisPackage, BaseSampler):
                 for name, distribution in handed_on.items()
             }
         # A Trial object may be made again from a running trial: it is drawn once.
-        record_of_draw = entries.DRAW.of(entries.stored_trial(study, trial))
-        if record_of_draw is not None:
+        entry_of_draw = entries.DRAW.of(entries.stored_trial(study, trial))
+        if entry_of_draw is not None:
             return {
-                name: d.to_external_repr(record_of_draw["internal"][name])
+                name: d.to_external_repr(entry_of_draw["internal"][name])
                 for name, d in handed_on.items()
-                if name in record_of_draw["internal"]
+                if name in entry_of_draw["internal"]
             }
         params, notes = self.strategy.joint_draw(self._slot(study, trial), search_space)
-        record = {**draw_record(params, search_space), **notes}
-        entries.DRAW.write(study, trial, record)
+        entry = {**draw_entry(params, search_space), **notes}
+        entries.DRAW.write(study, trial, entry)
         return {name: params[name] for name in handed_on}
 
     def sample_independent(
@@ -261,15 +261,15 @@ class SlotSampler(OfThisPackage, BaseSampler):
         self, study: Study, trial: FrozenTrial, state: TrialState, values: Any
     ) -> None:
         """Forgets the trial, and marks one that never began and one that was pruned."""
-        entry = self.under_way.drop(study, trial)
+        started = self.under_way.drop(study, trial)
         if state == TrialState.FAIL and not entries.SLOT.is_in(trial) and did_nothing(trial):
             # study.tell(number, state=FAIL) for a run whose worker died before it began.
             entries.UNSTARTED.write(study, trial)
         if state == TrialState.PRUNED and values is not None:
             entries.WAS_PRUNED.write(study, trial)
-        if entry is not None and state == TrialState.COMPLETE:
+        if started is not None and state == TrialState.COMPLETE:
             self._warn_of_unused(trial)
-        plan = None if entry is None else entry.plan
+        plan = None if started is None else started.plan
         self.strategy.after_trial(Slot(study, trial, self.under_way, plan), state, values)
 
     def _warn_of_unused(self, trial: FrozenTrial) -> None:
@@ -310,11 +310,11 @@ class SlotSampler(OfThisPackage, BaseSampler):
         self.__dict__.update(state)
         install()  # A worker of another process makes no sampler, it is sent one.
 
-    def _parsed(self, record: Any) -> StudyPlan:
-        """Returns the plan that a record holds; reads the very same record only once."""
+    def _parsed(self, entry: Any) -> StudyPlan:
+        """Returns the plan that an entry holds; reads the very same entry only once."""
         cache = self._last_plan
-        if cache is None or cache[0] is not record:
-            cache = self._last_plan = (record, StudyPlan.from_json(record))
+        if cache is None or cache[0] is not entry:
+            cache = self._last_plan = (entry, StudyPlan.from_json(entry))
         return cache[1]
 
     def own_design(self, study: Study) -> tuple[Design, str]:

@@ -1,6 +1,6 @@
 """A study as its storage had it at one moment.
 
-A release reads the storage once and judges what it has read. So its plan, its runs and its records
+A release reads the storage once and judges what it has read. So its plan, its runs and its entries
 are those of one moment, and a large study is not read three times. A snapshot holds no study: what
 is made of it is a function of it. It does not know what another worker has done since. What a
 release writes, a choice or its mark, is therefore looked for in the storage again.
@@ -59,11 +59,11 @@ class StudySnapshot:
         """The plan beside trial 0; None if none is there.
 
         Raises:
-            PlanError: If its record is damaged.
+            PlanError: If its entry is damaged.
         """
         leader = self.trials[0] if self.trials and self.trials[0].number == 0 else None
-        record = None if leader is None else PLAN.of(leader)
-        return None if record is None else StudyPlan.from_json(record)
+        entry = None if leader is None else PLAN.of(leader)
+        return None if entry is None else StudyPlan.from_json(entry)
 
     @property
     def confirmed(self) -> set[int]:

@@ -24,7 +24,7 @@ _NOT_DRAWN = frozenset(("fixed_params", "failed_trial", "retry_history"))
 
 
 def _in_hexadecimal(bits: int) -> dict[str, Any]:
-    """A secret number of a record: it is stored as digits, and no message quotes it."""
+    """A secret number of an entry: it is stored as digits, and no message quotes it."""
 
     def read(digits: Any) -> int:
         try:
@@ -49,13 +49,13 @@ class SlotEntry(Entry):
         tie_break: A uniform on ``[0, 2**128)``, drawn independently of everything else.
         sampler: Class name of the sampler that the study used at that moment.
         draws: A uniform on ``[0, 2**256)`` that fixes every parameter drawn by itself from the
-            uniform prior (:func:`~optuna_dp.study.drawn_slots.draw_alone`). It spares a record
+            uniform prior (:func:`~optuna_dp.study.drawn_slots.draw_alone`). It spares an entry
             per parameter: the same value is drawn again whenever it is asked for.
         plan: Digest of the plan under which the run began, by which a plan that is damaged
             afterwards is noticed.
     """
 
-    described_as: ClassVar[str] = "The slot record of a run"
+    described_as: ClassVar[str] = "The slot entry of a run"
 
     number: int
     nonce: str
@@ -117,8 +117,8 @@ def leading_trial(storage: BaseStorage, study_id: int) -> FrozenTrial | None:
 def read_plan(study: Study) -> StudyPlan | None:
     """Returns the plan of a study; None if none is there (yet)."""
     leader = leading_trial(storage_of(study), study_id_of(study))
-    record = None if leader is None else entries.PLAN.of(leader)
-    return None if record is None else StudyPlan.from_json(record)
+    entry = None if leader is None else entries.PLAN.of(leader)
+    return None if entry is None else StudyPlan.from_json(entry)
 
 
 def was_enqueued(trial: FrozenTrial) -> bool:
@@ -127,16 +127,16 @@ def was_enqueued(trial: FrozenTrial) -> bool:
 
 
 def own_slot(trial: FrozenTrial) -> Any:
-    """Returns the slot record of a trial as stored; None if it has none or a copied trial's."""
-    record = entries.SLOT.of(trial)
-    is_copy = isinstance(record, dict) and record.get("number") != trial.number
-    return None if is_copy else record
+    """Returns the slot entry of a trial as stored; None if it has none or a copied trial's."""
+    entry = entries.SLOT.of(trial)
+    is_copy = isinstance(entry, dict) and entry.get("number") != trial.number
+    return None if is_copy else entry
 
 
 def fail_unstarted(study: Study, trial: FrozenTrial) -> None:
     """Tells a trial to have failed, and vouches that it was this package that did so.
 
-    A trial without a slot record that failed is a run whose worker died before it began; a failed
+    A trial without a slot entry that failed is a run whose worker died before it began; a failed
     trial that was added by hand looks the same but for this mark.
     """
     entries.UNSTARTED.write(study, trial)

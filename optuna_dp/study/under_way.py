@@ -7,7 +7,7 @@ Python gives the ``id`` of a storage away again, and SQLite the id of a deleted 
 * a storage is held weakly, as an object and not by its ``id``: what is known of its trials goes
   with it;
 * a trial that begins forgets whatever stood under its id (:meth:`UnderWay.drop`);
-* what is found for a trial counts only if its slot record is the trial's own, which carries the
+* what is found for a trial counts only if its slot entry is the trial's own, which carries the
   plan's nonce and the trial's number;
 * a trial that is never told is forgotten when as many others have begun since as are kept.
 """
@@ -40,13 +40,13 @@ class TrialUnderWay:
     Attributes:
         thread: The thread that asked for it.
         plan: The plan under which it runs.
-        record: Its slot record.
+        entry: Its slot entry.
         notes: What a strategy keeps for as long as the trial is under way, by name.
     """
 
     thread: int
     plan: StudyPlan
-    record: SlotEntry
+    entry: SlotEntry
     notes: dict[str, Any] = field(default_factory=dict)
 
 
@@ -87,7 +87,7 @@ class UnderWay:
             entry = self.entries_by_storage.get(storage_of(study), _NOTHING).pop(
                 trial_id_of(trial), None
             )
-        if entry is None or SLOT.of(trial) != entry.record.to_json():
+        if entry is None or SLOT.of(trial) != entry.entry.to_json():
             return None
         return entry
 

@@ -78,7 +78,7 @@ def test_every_public_name_is_in_the_reference(part: str) -> None:
 
 
 def test_the_parts_that_users_import_are_found() -> None:
-    names = {"", ".federated", ".voting", ".utilities", ".scoring", ".errors"}
+    names = {"", ".federated", ".voting", ".mechanisms", ".scoring", ".errors"}
     assert {f"optuna_dp{name}" for name in names} <= set(PARTS)
 
 

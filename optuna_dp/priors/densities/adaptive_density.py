@@ -195,8 +195,9 @@ def sign_of(direction: str) -> float:
 def search_bounds(value: Any) -> tuple[float, float]:
     """Returns (c, C) of a search that is meant to learn: c < 1 < C, or (1, 1) if it is not.
 
-    :func:`optuna_dp.core.validation.density_bounds` takes (1, C) and (c, 1) for (1, 1), which is right
-    for the accounting; a search that was given such a pair would learn nothing and not say so.
+    :func:`optuna_dp.core.validation.density_bounds` takes (1, C) and (c, 1) for (1, 1). That is
+    right for the accounting, but a search that was given such a pair would learn nothing and not
+    say so.
     """
     c, big_c = validation.any_bounds(value)
     if (c == 1.0) != (big_c == 1.0):

@@ -33,7 +33,7 @@ class BudgetSettings(Entry):
         output_attributes: User attributes of a trial that are part of a run's private output.
     """
 
-    described_as: ClassVar[str] = "The record of the settings in the study's plan"
+    described_as: ClassVar[str] = "The entry of the settings in the study's plan"
 
     plan: BudgetPlan
     first_batch: int

@@ -48,7 +48,7 @@ from optuna_dp.study.draws import (
     Space,
     as_stored,
     check_choices,
-    draw_record,
+    draw_entry,
     drawn_jointly,
     drawn_once,
     own_form,
@@ -260,7 +260,7 @@ class BudgetStrategy(SlotStrategy):
                 words_without_scores(pilot_trials, self._failures.get(slot.study.study_name))
             )
         if choice is not None:
-            record = draw_record(*choice)
+            record = draw_entry(*choice)
             DRAW.write(slot.study, slot.trial, record)
         if _given_by_hand(slot.trial):
             _logger.warning(

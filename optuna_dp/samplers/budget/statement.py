@@ -250,7 +250,7 @@ took, when they ended, logs, or attributes and reported values outside the state
 
 
 def _public_numbers(plan: BudgetPlan) -> tuple[Assumption, ...]:
-    """Returns the assumption that the numbers are public that a plan or its scores are made with."""
+    """Returns the assumption that the numbers of a plan and of its scores are public."""
     if plan.final.records is not None:
         return (PUBLIC_NUMBERS,)
     return () if plan.score is None else (_PUBLIC_DIVISOR,)

@@ -38,7 +38,7 @@ class CandidateSource(Entry):
         digest: SHA-256 of the list of candidates, if there is one.
     """
 
-    described_as: ClassVar[str] = "The record of candidates in the study's plan"
+    described_as: ClassVar[str] = "The entry of candidates in the study's plan"
 
     kind: Kind
     count: int

@@ -2,15 +2,15 @@
 
 Optuna's storages cannot compare and set an attribute. What every storage does in one step is to
 create a trial together with its attributes and its final state, under the next number. So the
-choice is recorded as a finished trial of its own: nobody can change it, and of several everybody
-takes the one with the lowest number. A choice that was drawn and not recorded, or recorded second,
+choice is stored as a finished trial of its own: nobody can change it, and of several everybody
+takes the one with the lowest number. A choice that was drawn and not stored, or stored second,
 has been seen by nobody and cost nothing.
 
 Consequences:
 
 * *Two workers choose at the same time.* Both take the choice with the lowest number.
 * *A worker dies while it chooses.* The next one (or ``release``) chooses; nothing had been seen.
-* *A second release.* Reads the record of the first.
+* *A second release.* Reads the entry of the first.
 * *A candidate's trial fails after it began.* Dropping it could tell a record, so it blocks the
   choice.
 * *A worker dies before the objective is called.* Its candidate is missing from the choice. No data
@@ -47,7 +47,7 @@ class Choice(Entry):
         chosen: Number of the trial of the candidate accepted last, or None.
     """
 
-    described_as: ClassVar[str] = "The record of the private choice"
+    described_as: ClassVar[str] = "The entry of the private choice"
 
     nonce: str
     answers: tuple[int | None, ...]
@@ -59,13 +59,13 @@ class Choice(Entry):
 
 
 def recorded_choices(trials: Sequence[FrozenTrial], plan: StudyPlan) -> list[Choice]:
-    """Returns what was recorded among all trials of a study, by number; the first one counts."""
-    records = [CHOICE.of(trial) for trial in trials if CHOICE.is_in(trial)]
-    return [choice for choice in map(Choice.from_json, records) if choice.nonce == plan.nonce]
+    """Returns what was stored among all trials of a study, by number; the first one counts."""
+    entries = [CHOICE.of(trial) for trial in trials if CHOICE.is_in(trial)]
+    return [choice for choice in map(Choice.from_json, entries) if choice.nonce == plan.nonce]
 
 
 def make_choice(study: Study, plan: StudyPlan) -> Choice:
-    """Returns the choice of a study; draws and records it if none is recorded.
+    """Returns the choice of a study; draws and stores it if none is stored.
 
     For samplers. A release does the same with what it has read (``Procedure.new_choice``).
 
@@ -76,13 +76,13 @@ def make_choice(study: Study, plan: StudyPlan) -> Choice:
     trials = trials_of(study)
     if not recorded_choices(trials, plan):
         add_trial(study, drawn_choice(trials, plan))
-        # Read after it was written: of two workers that chose, both take what was recorded first.
+        # Read after it was written: of two workers that chose, both take what was stored first.
         trials = trials_of(study)
     return recorded_choices(trials, plan)[0]
 
 
 def drawn_choice(trials: Sequence[FrozenTrial], plan: StudyPlan) -> FrozenTrial:
-    """Draws a choice among the candidates of a study, and returns the trial that records it.
+    """Draws a choice among the candidates of a study, and returns the trial that stores it.
 
     Args:
         trials: All trials of the study, by number.

@@ -17,11 +17,9 @@ PROPOSE_TEST = "propose_test"
 NOISY_MAX = "noisy_max"
 
 
-def _plan(record: Any) -> ChoicePlan:
-    """Reads the record of the mechanism: that of a loop has an epsilon per iteration."""
-    return (
-        NoisyMaxPlan.from_json(record) if "epsilon" in record else DoublingPlan.from_json(record)
-    )
+def _plan(entry: Any) -> ChoicePlan:
+    """Reads the entry of the mechanism: that of a loop has an epsilon per iteration."""
+    return NoisyMaxPlan.from_json(entry) if "epsilon" in entry else DoublingPlan.from_json(entry)
 
 
 @dataclass(frozen=True)
@@ -36,7 +34,7 @@ class UtilitySettings(Entry):
         neighboring_relation: The relation under which the guarantee holds.
     """
 
-    described_as: ClassVar[str] = "The record of settings in the study's plan"
+    described_as: ClassVar[str] = "The entry of settings in the study's plan"
 
     plan: ChoicePlan = field(metadata=stored(key="mechanism", read=_plan))
     n_partitions: int

@@ -1,1 +1,1 @@
-"""Private selections whose runs learn from earlier ones, within bounds of a prior (DP-HyPO)."""
+"""RandTune and DP-HyPO: the best of a secret number of runs is released, and nothing else."""

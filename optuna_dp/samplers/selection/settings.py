@@ -19,16 +19,16 @@ PROCEDURE = "private_selection"
 Schedule = Literal["independent", "batch", "any"]
 
 
-def _run(record: Any) -> RunPlan | StatedRun:
+def _run(entry: Any) -> RunPlan | StatedRun:
     """Reads what a run is: its event alone, or its plan."""
-    if isinstance(record, dict) and "event" in record:
-        return StatedRun.from_json(record)
-    return RunPlan.from_json(record)
+    if isinstance(entry, dict) and "event" in entry:
+        return StatedRun.from_json(entry)
+    return RunPlan.from_json(entry)
 
 
 @dataclass(frozen=True)
 class SelectionSettings(Entry):
-    """The settings of a private selection, as the plan records them.
+    """The settings of a private selection, as the plan stores them.
 
     Attributes:
         trials: The law of the number of runs.
@@ -45,7 +45,7 @@ class SelectionSettings(Entry):
         output_attributes: User attributes of a trial that are part of the run's private output.
     """
 
-    described_as: ClassVar[str] = "The record of the settings in the study's plan"
+    described_as: ClassVar[str] = "The entry of the settings in the study's plan"
 
     trials: TrialCount
     density_bounds: tuple[float, float] = (1.0, 1.0)

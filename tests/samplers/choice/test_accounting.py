@@ -10,7 +10,7 @@ import pytest
 from optuna_dp.accounting.guarantee import Guarantee
 from optuna_dp.mechanisms import DoublingPlan, NoisyMaxPlan
 
-sys.path.insert(0, str(Path(__file__).parents[2] / "examples" / "propose_test"))
+sys.path.insert(0, str(Path(__file__).parents[3] / "examples" / "propose_test"))
 
 import claims
 

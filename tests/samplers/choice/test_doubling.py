@@ -11,7 +11,7 @@ from optuna_dp.errors import InvalidArgumentError
 from optuna_dp.mechanisms import DoublingPlan, Utilities, propose_test
 from optuna_dp.mechanisms.doubling import LoopState, granules
 
-sys.path.insert(0, str(Path(__file__).parents[2] / "examples" / "propose_test"))
+sys.path.insert(0, str(Path(__file__).parents[3] / "examples" / "propose_test"))
 
 from simulated_loops import fidelity, simulate_loops, simulate_noisy_max
 

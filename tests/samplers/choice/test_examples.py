@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 EXAMPLES = ROOT / "examples" / "propose_test"
 FIGURES = sorted(path.stem for path in EXAMPLES.glob("*_figure_*.py"))
 
@@ -35,7 +35,7 @@ def test_the_four_figures_are_there():
 
 def test_the_page_of_proofs_has_the_sections_that_the_code_names():
     page = (ROOT / "docs" / "explanation" / "propose-test.md").read_text(encoding="utf-8")
-    sources = (ROOT / "optuna_dp" / "utilities").glob("*.py")
+    sources = (ROOT / "optuna_dp" / "mechanisms").glob("*.py")
     named = {
         word
         for path in sources

@@ -18,7 +18,7 @@ from optuna_dp.mechanisms import (
 )
 from optuna_dp.mechanisms.sparse_vector import above_threshold, above_threshold_error
 
-sys.path.insert(0, str(Path(__file__).parents[2] / "examples" / "propose_test"))
+sys.path.insert(0, str(Path(__file__).parents[3] / "examples" / "propose_test"))
 
 from simulated_loops import simulate_loops, simulate_noisy_max
 
