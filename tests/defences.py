@@ -332,7 +332,7 @@ TABLE: dict[str, list[tuple[Any, ...]]] = {
     ],
     "cost-of-a-run": [
         ("two costs of a run are not the same",
-         "optuna_dp.evidence.stated_run.RunCost.same_cost", returns(True)),
+         "optuna_dp.releasing.callbacks._check_same_cost", returns(None)),
         ("the check points at a cost that is searched",
          "optuna_dp.check.source_patterns.searched_cost", returns("")),
     ],

@@ -9,10 +9,12 @@ import optuna_dp as odp
 @dataclass(frozen=True)
 class Weighted(odp.TrialCount):
     weights: tuple[int, ...]
-    law: ClassVar[str] = "weighted"  # its name in records; import this file before reading one
+    law: ClassVar[str] = (
+        "weighted"  # its name in stored plans; import this file before reading one
+    )
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "weights", tuple(self.weights))  # a list, out of a record
+        object.__setattr__(self, "weights", tuple(self.weights))  # a list, out of JSON
         if not all(isinstance(w, int) and w > 0 for w in self.weights) or not self.weights:
             raise odp.errors.InvalidArgumentError("weights", self.weights, "whole and positive")
 

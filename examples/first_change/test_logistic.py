@@ -32,7 +32,7 @@ def test_the_grid_rejects_a_profile_of_more_noise() -> None:
     assert odp.Guarantee(LogisticDpEvent(4.4)).delta(0.0) < exact
 
 
-def test_its_guarantee_survives_a_record() -> None:
+def test_its_guarantee_survives_being_stored() -> None:
     guarantee = odp.selection_guarantee(LogisticDpEvent(4.0), odp.Geometric(mean=5))
     stored = json.loads(json.dumps(guarantee.to_json()))
     assert odp.Guarantee.from_json(stored) == guarantee

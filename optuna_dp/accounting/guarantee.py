@@ -234,7 +234,7 @@ class Guarantee(Entry):
 
     @classmethod
     def refusal(cls, data: Any, reason: str, fix: str = "") -> InvalidArgumentError:
-        """Returns the error for a record that is not one of a guarantee."""
+        """Returns the error for JSON that is not that of a guarantee."""
         return InvalidArgumentError(
             "data", data, f"it must be what Guarantee.to_json returned ({reason})", fix
         )

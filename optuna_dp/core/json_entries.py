@@ -1,6 +1,6 @@
 """Frozen dataclasses as JSON entries, written and read by their fields.
 
-Reading is strict, because what a storage or a stranger hands back may be damaged in any way: a
+Reading is strict, because what a storage or a stranger hands back may be damaged in any way: an
 entry holds exactly the fields of its class, each of the type that the class declares, and what
 was read would be written as the very same entry again. Nothing is dropped, guessed or converted.
 """

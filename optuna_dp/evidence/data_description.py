@@ -24,7 +24,7 @@ _NOUN = re.compile(r"[\w '’-]+")
 
 # Names of facts that other code refers to.
 UNIT_ROW = "A record belongs to"
-CAP_ROW = "Records of one person"
+MOST_ROW = "Records of one person"
 SAMPLING_ROW = "Sampling as performed"
 
 
@@ -86,7 +86,7 @@ class DataDescription(Entry):
             stated("Owner of the data", _shown(self.owner)),
             stated("Purpose", _shown(self.purpose)),
             stated(UNIT_ROW, None if self.unit is None else f"one {self.unit}"),
-            stated(CAP_ROW, None if self.most is None else f"nobody has more than {self.most:,}"),
+            stated(MOST_ROW, None if self.most is None else f"nobody has more than {self.most:,}"),
             stated(SAMPLING_ROW, _shown(self.sampling)),
         ]
         if self.trust is not None:
@@ -100,14 +100,14 @@ def _shown(text: str | None) -> str | None:
 
 
 def read_description(attributes: Mapping[str, Any]) -> DataDescription | None:
-    """Returns what :func:`optuna_dp.describe` has recorded, or None; refuses a damaged record.
+    """Returns what :func:`optuna_dp.describe` has stored, or None; refuses a damaged entry.
 
     ``attributes`` are the system attributes of the study.
     """
-    record = DESCRIPTION.of(attributes)
-    if record is None:
+    entry = DESCRIPTION.of(attributes)
+    if entry is None:
         return None
     try:
-        return DataDescription.from_json(record)
+        return DataDescription.from_json(entry)
     except OptunaDPError as error:
         raise ReleaseRefusedError(str(error), fix="") from error

@@ -83,7 +83,7 @@ def draw_ranges(run: Run, schema: Schema, rows: Any) -> Schema:
             'For example odp.Schema(income=odp.Number(0, 1e8, scale="private"), ...). By any '
             "other schema encode at once.",
         )
-    trial = run.granted_trial()
+    trial = run.own_trial()
     query = _query(trial)
     columns = schema.open_columns
     if len(columns) != query.columns:
@@ -116,13 +116,13 @@ def _drawn(trial: Trial, schema: Schema, rows: Any, query: RangeQuery) -> Mappin
     columns, values = schema.open_columns, schema.open_values(rows)
     drawn = private_ranges([*values.values()], [*columns.values()], query)
     ranges = [[float(low), float(high)] for low, high in drawn]
-    record = {
+    entry = {
         "person": [schema.unit, schema.most],
         "columns": {name: list(ends) for name, ends in columns.items()},
         "ranges": dict(zip(columns, ranges, strict=True)),
     }
-    note(trial, RANGES, **record)
-    return record
+    note(trial, RANGES, **entry)
+    return entry
 
 
 def _query(trial: Trial) -> RangeQuery:

@@ -126,7 +126,7 @@ def _check_draw(
 ) -> None:
     """Every parameter that was used is one that the sampler drew, from that distribution.
 
-    What was drawn jointly, or from a prior that is not uniform, or has a few values only, has a
+    What was drawn jointly, or from a prior that is not uniform, or has a few values only, has an
     entry of its own. The rest is drawn again from the slot's entry: a real number that another
     sampler has chosen is another one.
     """

@@ -7,7 +7,7 @@ from typing import Any
 
 from optuna_dp.errors import OptunaDPError
 from optuna_dp.evidence.assumptions import BEFORE_THE_RUNS, Assumption
-from optuna_dp.evidence.data_description import CAP_ROW, UNIT_ROW
+from optuna_dp.evidence.data_description import MOST_ROW, UNIT_ROW
 from optuna_dp.evidence.facts import Fact, Status, weakest
 from optuna_dp.evidence.layout import escaped, two_columns
 from optuna_dp.training.prepared import AS_GIVEN, BY_ROW, BY_SCHEMA, WORDS
@@ -149,7 +149,7 @@ def person_facts(content: Mapping[str, Any]) -> list[Fact]:
     unit, most = persons(content)
     return [
         Fact(UNIT_ROW, f"enforced: one {escaped(str(unit))}", Status.ENFORCED),
-        Fact(CAP_ROW, f"enforced: {most} of each at most were used", Status.ENFORCED),
+        Fact(MOST_ROW, f"enforced: {most} of each at most were used", Status.ENFORCED),
     ]
 
 

@@ -88,10 +88,10 @@ class Procedure(ABC):
         return True
 
     @abstractmethod
-    def own_record(self) -> RunCost:
+    def own_cost(self) -> RunCost:
         """Returns what the design charges for, as one event; only if it :attr:`knows_cost`."""
 
-    def told(self, record: RunCost) -> Procedure:
+    def told(self, cost: RunCost) -> Procedure:
         """Returns this procedure, with a run's cost where its design leaves it open."""
         return self
 
@@ -138,7 +138,7 @@ class Procedure(ABC):
         """Refuses runs whose hyperparameters came from where this procedure does not allow."""
         return
 
-    def check_run(self, trial: FrozenTrial, record: SlotEntry | None) -> None:
+    def check_run(self, trial: FrozenTrial, entry: SlotEntry | None) -> None:
         """Refuses a study for what one run shows, beyond what every run has to show."""
         return
 

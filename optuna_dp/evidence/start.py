@@ -39,7 +39,7 @@ def start_run(trial: Trial | Any) -> Run:
     study of ``RandTuneSampler(run=...)`` or ``DPHyPOSampler(run=...)`` all runs are alike.
 
     That it was asked is recorded: a study with a run that has an output and never asked is refused
-    at release. A run has one grant, however often it asks.
+    at release. A trial has one run, however often it asks.
 
     Args:
         trial: The trial that the objective was given.
@@ -98,8 +98,8 @@ def start_run(trial: Trial | Any) -> Run:
 
 def _check_began(trial: FrozenTrial, plan: StudyPlan) -> None:
     """Refuses a trial that no sampler with the study's plan has begun: it is not charged for."""
-    record = own_slot(trial)
-    if record is None or SlotEntry.from_json(record).nonce != plan.nonce:
+    entry = own_slot(trial)
+    if entry is None or SlotEntry.from_json(entry).nonce != plan.nonce:
         raise PlanError(
             # Without its number: the first such trial may tell how many runs there were.
             f"This trial was not started by the study's {plan.design.sampler}, so the plan does "

@@ -170,7 +170,7 @@ def make_private(
     from optuna_dp.opacus.set_up import hooked, trained_weights
     from optuna_dp.opacus.watched_training import WatchedTraining
 
-    trial = run.granted_trial()
+    trial = run.own_trial()
     weights = trained_weights(module, optimizer)
     if run.is_independent:
         refuse_trained(trial.study, weights)

@@ -73,7 +73,7 @@ class PrivacyCallback:
         InvalidArgumentError: If an argument is not allowed.
         UnsupportedEventError: If no accountant supports ``run``.
         PlanError: When called in a study of another sampler, in one of which nobody said what a
-            run costs, or in one whose plan or record has another cost than ``run``.
+            run costs, or in one whose plan or entry has another cost than ``run``.
         ReleaseRefusedError: When called after a trial for which ``release`` would refuse the
             study: it was enqueued, drawn by another sampler, from other ranges, and so on.
 
@@ -106,11 +106,11 @@ class PrivacyCallback:
         self._checked: dict[str, int] = {}
 
     def __repr__(self) -> str:
-        record = self._stated
-        if record is None:
+        cost = self._stated
+        if cost is None:
             return "PrivacyCallback(<what the study's plan charges for>)"
-        names = list(record.output_attributes)
-        return f"PrivacyCallback({record.run!r}, output_attributes={names!r})"
+        names = list(cost.output_attributes)
+        return f"PrivacyCallback({cost.run!r}, output_attributes={names!r})"
 
     def __call__(self, study: Study, trial: FrozenTrial) -> None:
         """Called by Optuna after each trial."""
@@ -227,7 +227,7 @@ class PrivacyCallback:
         Raises:
             InvalidArgumentError: If ``study`` is not an Optuna study.
             PlanError: If no run has begun yet, the study is one of another sampler, nobody said
-                what a run costs, or another cost stands in its plan or record.
+                what a run costs, or another cost stands in its plan or entry.
         """
         if not isinstance(study, Study):
             raise InvalidArgumentError("study", study, "it must be an Optuna study")
@@ -254,7 +254,7 @@ class PrivacyCallback:
             return procedure
         if not procedure.knows_cost:
             return procedure.told(stated)
-        planned = procedure.own_record()
+        planned = procedure.own_cost()
         if stated.digest != planned.digest:
             # Start-up time: most workers agree.
             from optuna_dp.accounting.event_words import differences_of_runs
@@ -311,26 +311,26 @@ def _record_cost(
     Each worker writes before it looks, so of two that differ at least one sees the other. What is
     written stays, though it spoils the release: a run has taken place under each.
     """
-    records = run_costs(attributes)
-    is_new = stated.digest not in {record.digest for record in records}
-    if is_new and (ran or not records):
+    entries = run_costs(attributes)
+    is_new = stated.digest not in {entry.digest for entry in entries}
+    if is_new and (ran or not entries):
         write_run_cost(study, stated)
-        records = run_costs(study_attributes(study))
+        entries = run_costs(study_attributes(study))
     spoilt = " This study cannot be released any more: start a new one." if ran else ""
-    _check_same_cost(stated, records, spoilt)
+    _check_same_cost(stated, entries, spoilt)
 
 
-def _check_same_cost(stated: RunCost, records: Sequence[RunCost], spoilt: str = "") -> None:
-    """Refuses a cost of a run that is not the one on record."""
-    different = [record for record in records if record.digest != stated.digest]
+def _check_same_cost(stated: RunCost, entries: Sequence[RunCost], spoilt: str = "") -> None:
+    """Refuses a cost of a run that is not the one stored."""
+    different = [entry for entry in entries if entry.digest != stated.digest]
     if not different:
         return
     # Start-up time: most workers agree.
     from optuna_dp.accounting.event_words import differences_of_runs
 
     raise PlanError(
-        "This PrivacyCallback states another cost of a run than the study's record: "
-        f"{differences_of_runs(stated, different[0])} (on record).{spoilt} {ONE_COST}"
+        "This PrivacyCallback states another cost of a run than the study has: "
+        f"{differences_of_runs(stated, different[0])} (stored).{spoilt} {ONE_COST}"
     )
 
 

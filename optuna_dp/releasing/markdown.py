@@ -9,7 +9,7 @@ from typing import Any
 
 from optuna_dp.core.numbers_shown import rounded_down, rounded_up
 from optuna_dp.evidence.assumptions import Assumption
-from optuna_dp.evidence.data_description import CAP_ROW, SAMPLING_ROW, UNIT_ROW
+from optuna_dp.evidence.data_description import MOST_ROW, SAMPLING_ROW, UNIT_ROW
 from optuna_dp.evidence.facts import Fact, Status, enforced
 from optuna_dp.evidence.layout import counted, escaped, numbered, one_line, table, two_columns
 from optuna_dp.evidence.preparation import ROW as PREPARATION_ROW
@@ -25,7 +25,13 @@ _LONGEST_VALUE = 200  # Characters.
 _LARGEST_DELTA = 0.1
 # What a reviewer asks first.
 _FIRST_ROWS = (
-    *("What is protected", "Guarantee", "A record belongs to", CAP_ROW, "Who has several records"),
+    *(
+        "What is protected",
+        "Guarantee",
+        "A record belongs to",
+        MOST_ROW,
+        "Who has several records",
+    ),
     *("Planned for", "Model file", PREPARATION_ROW, "Training", "Score"),
 )
 _WORDS = {
@@ -263,7 +269,7 @@ _QUESTIONS = {
     "Purpose": "What is the result for? (row *Purpose*)",
     UNIT_ROW: "Whose record is one record (a person's, a visit's, a transaction's)? (row *A "
     "record belongs to*)",
-    CAP_ROW: "How many records may one person have at most? (row *Records of one person*; "
+    MOST_ROW: "How many records may one person have at most? (row *Records of one person*; "
     "`optuna-dp verify FILE --most N` says what the guarantee is for such a person)",
     SAMPLING_ROW: "How were the batches really drawn: each record independently, as the "
     "statement says, or shuffled? (row *Sampling as performed*)",
@@ -327,7 +333,7 @@ def plain_open_points(data: Mapping[str, Any]) -> str:
 
 def _persons(facts: Sequence[Fact]) -> str:
     """Returns what a reader has to know if it is open how many records a person may have."""
-    if CAP_ROW not in _named(facts, Status.NOT_STATED):
+    if MOST_ROW not in _named(facts, Status.NOT_STATED):
         return ""
     return (
         "\n\n**One record may not be one person.** The curator has not said how many records one "
@@ -337,7 +343,7 @@ def _persons(facts: Sequence[Fact]) -> str:
 
 
 def _large_delta(data: Mapping[str, Any]) -> str:
-    """Returns what a reader has to know of a delta that assumptions nothing."""
+    """Returns what a reader has to know of a delta that promises nothing."""
     records, delta = data["protected_records"], data["delta"]
     if records is None or delta * records < _LARGEST_DELTA:
         return ""

@@ -21,7 +21,7 @@ from optuna_dp.accounting.event_words import in_words
 from optuna_dp.accounting.groups import group_epsilon
 from optuna_dp.accounting.guarantee import MU_TAIL, Guarantee
 from optuna_dp.core.numbers_shown import SHOWN_ORDERS, finite
-from optuna_dp.evidence.data_description import CAP_ROW, SAMPLING_ROW, DataDescription
+from optuna_dp.evidence.data_description import MOST_ROW, SAMPLING_ROW, DataDescription
 from optuna_dp.evidence.facts import Fact, Status, last_of_each, stated
 from optuna_dp.evidence.preparation import person_facts, persons
 from optuna_dp.evidence.procedures import description_of
@@ -146,7 +146,7 @@ def _facts_of_data(guarantee: Guarantee, content: Mapping[str, Any]) -> list[Fac
     facts = last_of_each([*described.facts(), *person_facts(content)])
     # What is charged for may have no batches at all, as in pure_dp(...).
     needless = [] if _has_batches(guarantee.to_json()["event"]) else [stated(SAMPLING_ROW, None)]
-    needless += [] if guarantee.unit == "record" else [stated(CAP_ROW, None)]
+    needless += [] if guarantee.unit == "record" else [stated(MOST_ROW, None)]
     return [fact for fact in facts if fact not in needless]
 
 

@@ -237,16 +237,16 @@ def _training_word(
     if any(training.get("by") == BY_ENGINE for training in trainings.values()):
         return ENFORCED
     # Without the second reading nobody knows whether the training went on. An event that the
-    # objective wrote is no record of what it did.
+    # objective wrote shows nothing of what it did.
     is_recorded = spending is not None and spending.get("final") and not spending.get("stated")
     return COMPARED if is_recorded else NOT_CHECKED
 
 
 def _own_score(trial: FrozenTrial) -> Mapping[str, Any] | None:
     """Returns the claim of the score that is the run's output; None if it is another number."""
-    for record in claims(trial, SCORES).values():
-        if output(trial) == (record.get("value"),):
-            return record
+    for entry in claims(trial, SCORES).values():
+        if output(trial) == (entry.get("value"),):
+            return entry
     return None
 
 

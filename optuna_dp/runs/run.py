@@ -1,7 +1,7 @@
 """The numbers of one private training: its noise, its length, its batch, and its score's noise.
 
 A :class:`Run` is either a part of a plan, and then numbers only, or it was given to a trial
-by :func:`optuna_dp.start_run`. Only a granted one can train and score, because what a run does is
+by :func:`optuna_dp.start_run`. Only one of a trial can train and score, because what a run does is
 recorded in its trial.
 """
 
@@ -101,7 +101,7 @@ class Run:
             self.noise_multiplier, self.steps, self.sample_rate, self.batch_size, self.records
         )
 
-    def granted_trial(self) -> Trial:
+    def own_trial(self) -> Trial:
         """Returns the trial that was given this run, if it may train and score now.
 
         Raises:
@@ -119,8 +119,8 @@ class Run:
                 f"Trial {frozen_trial.number} has ended. Its run may neither train nor score any "
                 "more. Call odp.start_run(trial) in each trial."
             )
-        grant = noted(frozen_trial, ASKED) or {}
-        if grant.get("process") not in (None, os.getpid()):
+        asked = noted(frozen_trial, ASKED) or {}
+        if asked.get("process") not in (None, os.getpid()):
             raise PlanError(
                 f"Trial {frozen_trial.number} began in another process, and its study is "
                 "in memory: what is trained here would not be seen there. For several processes, "
@@ -129,7 +129,7 @@ class Run:
         return self.trial
 
     def spent(self, *what: Any) -> None:
-        """Records what the training's own accountant says was spent; refuses more than granted.
+        """Notes what the training's own accountant says was spent; refuses more than is planned.
 
         For a training loop of one's own: once in each run, after the training and before the
         score is returned::
@@ -161,7 +161,7 @@ class Run:
         from optuna_dp.accounting.event_json import event_to_json
         from optuna_dp.accounting.event_words import in_words
 
-        trial = self.granted_trial()
+        trial = self.own_trial()
         if any(source is allowed for source in what for allowed in (self.training, self.event)):
             raise InvalidArgumentError(
                 "what",
@@ -235,7 +235,7 @@ class Run:
             return float(values.mean()) if values.size else 0.0
         if self.score_noise_multiplier is None:
             return 0.0
-        trial = self.granted_trial()
+        trial = self.own_trial()
         if vouched is not None and (not isinstance(vouched, str) or not vouched.strip()):
             raise InvalidArgumentError("vouched", vouched, "it must be a text that says why")
         divisor = self._scored_records(len(values), size, vouched)

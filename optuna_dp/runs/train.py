@@ -262,7 +262,7 @@ def train(
     """
     # What was asked for.
     numbers = _checked_run(run)
-    trial = run.granted_trial()
+    trial = run.own_trial()
     refuse_second(trial, TRAININGS)
     norm = checked_clipping_norm(clipping_norm)
     if physical_batch_size is not None:

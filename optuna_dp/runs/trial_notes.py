@@ -46,9 +46,9 @@ def noted(trial: FrozenTrial, entry: TrialEntry) -> Mapping[str, Any] | None:
     return _own(trial, entry.of(trial))
 
 
-def _own(trial: FrozenTrial, record: Any) -> Mapping[str, Any] | None:
-    is_own = isinstance(record, Mapping) and record.get("number") == trial.number
-    return record if is_own else None
+def _own(trial: FrozenTrial, entry: Any) -> Mapping[str, Any] | None:
+    is_own = isinstance(entry, Mapping) and entry.get("number") == trial.number
+    return entry if is_own else None
 
 
 def stored_trial(trial: optuna.Trial) -> FrozenTrial:
@@ -131,11 +131,11 @@ def claims(trial: FrozenTrial, kind: TrialEntries) -> dict[str, Mapping[str, Any
         trial: The trial, as its storage has it.
         kind: ``TRAININGS`` or ``SCORES``.
     """
-    records = {token: _own(trial, record) for token, record in kind.of(trial).items()}
+    entries = {token: _own(trial, entry) for token, entry in kind.of(trial).items()}
     return {
-        token: record
-        for token, record in records.items()
-        if record is not None and not record.get("withdrawn")
+        token: entry
+        for token, entry in entries.items()
+        if entry is not None and not entry.get("withdrawn")
     }
 
 

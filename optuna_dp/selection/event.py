@@ -43,7 +43,7 @@ def _as_policy(name: str, value: Any) -> str:
 
 
 def _read_trials(name: str, value: Any) -> TrialCount:
-    """Reads the distribution of T of a record."""
+    """Reads the distribution of T of an entry."""
     if isinstance(value, TrialCount):
         return value
     if not isinstance(value, Mapping):

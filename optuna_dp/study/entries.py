@@ -2,7 +2,7 @@
 
 Nothing outside of ``study`` touches Optuna's system attributes, and no other file names an
 entry (``tests/test_architecture.py`` looks). So this list is complete, and each row says who
-writes it. An entry holds plain JSON; the record class that it is read by stands beside it.
+writes it. An entry holds plain JSON; the class that it is read by stands beside it.
 
 Optuna has no compare-and-set, so nothing here relies on one. An entry is written by one trial
 only, or under a key that has a random token or the digest of its content, or it says the same

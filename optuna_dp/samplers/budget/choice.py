@@ -63,7 +63,7 @@ def with_outputs(trials: Sequence[FrozenTrial], run_of: Callable[[int], Run]) ->
         values = output(trial)
         if values is None or not began(trial):
             continue
-        record = SlotEntry.from_json(SLOT.of(trial))
+        entry = SlotEntry.from_json(SLOT.of(trial))
         params, distributions = stored_form(trial)
         pilots.append(
             Pilot(
@@ -71,7 +71,7 @@ def with_outputs(trials: Sequence[FrozenTrial], run_of: Callable[[int], Run]) ->
                 params=params,
                 distributions=distributions,
                 values=values,
-                tie_break=record.tie_break,
+                tie_break=entry.tie_break,
                 enqueued=was_enqueued(trial),
             )
         )

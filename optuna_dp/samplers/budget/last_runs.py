@@ -8,7 +8,7 @@ B and above        a last run, if all pilots have ended, no last run before it h
                    fewer last runs have begun than are charged for; otherwise it never begins
 =================  ============================================================================
 
-A run *begins* when its slot record is written, just before its objective is called. A trial that
+A run *begins* when its slot entry is written, just before its objective is called. A trial that
 ends without one (its worker died while it waited, or was configured differently, or the choice of
 hyperparameters raised) has cost nothing. A pilot that is lost this way is not replaced, because
 the rung of a pilot follows from its number. A last run is: the next trial takes its place.

@@ -295,7 +295,7 @@ class BudgetPlan(Entry):
 
     @classmethod
     def refusal(cls, data: Any, reason: str, fix: str = "") -> InvalidArgumentError:
-        """Returns the error for what is no record of a plan."""
+        """Returns the error for JSON that is not that of a plan."""
         requirement = f"it must be what BudgetPlan.to_json returned ({reason})"
         return InvalidArgumentError("data", data, requirement, fix)
 

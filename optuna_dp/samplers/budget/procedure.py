@@ -72,7 +72,7 @@ class Budget(Procedure):
 
     # What it costs.
 
-    def own_record(self) -> RunCost:
+    def own_cost(self) -> RunCost:
         """See :class:`Procedure`; of all runs together."""
         plan = self.settings.plan
         return RunCost(StatedRun(plan.event, plan.neighboring_relation), self.output_attributes)

@@ -260,8 +260,8 @@ class BudgetStrategy(SlotStrategy):
                 words_without_scores(pilot_trials, self._failures.get(slot.study.study_name))
             )
         if choice is not None:
-            record = draw_entry(*choice)
-            DRAW.write(slot.study, slot.trial, record)
+            entry = draw_entry(*choice)
+            DRAW.write(slot.study, slot.trial, entry)
         if _given_by_hand(slot.trial):
             _logger.warning(
                 "Trial %d is the last run and uses the hyperparameters that were enqueued.",
@@ -297,8 +297,8 @@ class BudgetStrategy(SlotStrategy):
         if slot.number < self._pilots:
             pilot = self._repeated_pilot(slot)
             return {} if pilot is None else pilot.distributions
-        record = DRAW.of(slot.stored_trial())
-        space = {} if record is None else record["space"]
+        entry = DRAW.of(slot.stored_trial())
+        space = {} if entry is None else entry["space"]
         return {name: json_to_distribution(text) for name, text in space.items()}
 
     def joint_draw(self, slot: Slot, space: Space) -> JointDraw:
@@ -419,7 +419,7 @@ def _checked_choose(choose: Any, plan: BudgetPlan) -> Choose:
 
 
 def _name_of(choose: Choose) -> str:
-    """Returns how the plan's record names a way to choose."""
+    """Returns how the plan's entry names a way to choose."""
     if isinstance(choose, str):
         return choose
     kind: Any = choose if hasattr(choose, "__qualname__") else type(choose)

@@ -30,7 +30,7 @@ class UtilityChoice(DrawnRuns):
         """What the study's plan records."""
         return UtilitySettings.from_json(self.design.settings)
 
-    def own_record(self) -> RunCost:
+    def own_cost(self) -> RunCost:
         """See :class:`Procedure`; of the whole choice."""
         settings = self.settings
         return RunCost(StatedRun(settings.plan.event(), settings.neighboring_relation))
@@ -69,6 +69,6 @@ class UtilityChoice(DrawnRuns):
         winners = [run.trial for run in evidence.runs if run.trial.number == choice.chosen]
         if not winners or score(winners[0]) is None:
             raise ReleaseRefusedError(
-                "The record of the private choice is corrupted: it names no candidate."
+                "The entry of the private choice is corrupted: it names no candidate."
             )
         return winners[0]

@@ -44,17 +44,17 @@ class PrivateSelection(DrawnRuns):
         """See :class:`Procedure`; the design does if the sampler was told."""
         return self.settings.run is not None
 
-    def own_record(self) -> RunCost:
+    def own_cost(self) -> RunCost:
         """See :class:`Procedure`; of one run."""
         run = self._run
         return RunCost(StatedRun(run.event, run.neighboring_relation), self.output_attributes)
 
-    def told(self, record: RunCost) -> PrivateSelection:
+    def told(self, cost: RunCost) -> PrivateSelection:
         """See :class:`Procedure`."""
         if self.knows_cost:
             return self
-        names = record.output_attributes
-        settings = replace(self.settings, run=record.run, output_attributes=names)
+        names = cost.output_attributes
+        settings = replace(self.settings, run=cost.run, output_attributes=names)
         return PrivateSelection(replace(self.design, settings=settings.to_json()))
 
     @property
@@ -93,13 +93,13 @@ class PrivateSelection(DrawnRuns):
             neighboring_relation=run.neighboring_relation,
         )
 
-    def check_run(self, trial: FrozenTrial, record: SlotEntry | None) -> None:
+    def check_run(self, trial: FrozenTrial, entry: SlotEntry | None) -> None:
         """Refuses a run that could not be drawn, and a start-up run not from the prior, too.
 
         From a uniform prior the parameters are drawn one by one, and those draws are made again
-        from the slot's record; joint ones are within density bounds.
+        from the slot's entry; joint ones are within density bounds.
         """
-        super().check_run(trial, record)
+        super().check_run(trial, entry)
         if NOT_PROPOSED.is_in(trial):
             raise ReleaseRefusedError(
                 "its parameters could not be drawn, because the score model or the solver of the "

@@ -51,7 +51,7 @@ class AdaptiveDraws(Protocol):
         """Returns the parameters that the runs which a slot may know of have in common."""
 
     def joint_draw(self, slot: Slot, space: Space, rng: np.random.Generator) -> JointDraw:
-        """Returns a value for each parameter of ``space``, and notes for the draw's record."""
+        """Returns a value for each parameter of ``space``, and notes for the draw's entry."""
 
 
 class SelectionStrategy(SlotStrategy):
@@ -173,7 +173,7 @@ class SelectionStrategy(SlotStrategy):
     # The hyperparameters of a run.
 
     def is_drawn_alone(self, number: int) -> bool:
-        """Returns whether the uniform prior alone decides: each draw follows from the record."""
+        """Returns whether the uniform prior alone decides: each draw follows from the entry."""
         return self._is_uniform and self._adaptive_draws(number) is None
 
     def joint_space(self, slot: Slot) -> Space:

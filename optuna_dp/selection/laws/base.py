@@ -77,7 +77,7 @@ class TrialCount(Entry, ABC):
 
     Attributes:
         mean: E[T].
-        law: Name of the law in its JSON record.
+        law: Name of the law in its JSON.
 
     Raises:
         InvalidArgumentError: By every method, if an argument is not allowed.
@@ -417,9 +417,9 @@ class TrialCount(Entry, ABC):
 
     @classmethod
     def refusal(cls, data: Any, reason: str, fix: str = "") -> InvalidArgumentError:
-        """Returns the error for a record that is not one of a law."""
+        """Returns the error for JSON that is not that of a law."""
         return InvalidArgumentError(
-            "record", data, reason, fix or "The record is corrupted or of another version."
+            "law", data, reason, fix or "The entry is corrupted or of another version."
         )
 
     def checked(self) -> TrialCount:

@@ -200,17 +200,17 @@ class NegativeBinomial(TrialCount):
         return np.asarray((1.0 + self.shape) * (a + np.log1p(x * np.exp(-a))), dtype=np.float64)
 
     def to_json(self) -> dict[str, Any]:
-        record: dict[str, Any] = {"law": self.law, "shape": self.shape, "gamma": self.gamma}
+        entry: dict[str, Any] = {"law": self.law, "shape": self.shape, "gamma": self.gamma}
         if self._typed == "mean":
-            record["mean"] = self.mean
-        return record
+            entry["mean"] = self.mean
+        return entry
 
     @classmethod
     def _read(cls, data: dict[str, Any]) -> TrialCount:
         by_mean = "mean" in data
         names = {"law", "shape", "gamma", *(["mean"] if by_mean else [])}
         if set(data) != names:
-            raise cls.refusal(data, f"a record of the {cls.law} law has the keys {sorted(names)}")
+            raise cls.refusal(data, f"an entry of the {cls.law} law has the keys {sorted(names)}")
         shape = validation.number("shape", data["shape"])
         mean = validation.number("mean", data["mean"]) if by_mean else None
         parameter = {"mean": mean} if by_mean else {"gamma": data["gamma"]}
