@@ -28,8 +28,11 @@ from optuna_dp.core.optuna_internals import trial_id_of
 from optuna_dp.errors import PlanError
 from optuna_dp.runs.judgement import RunJudgement, judge
 from optuna_dp.runs.run_endings import finalise
+from optuna_dp.runs.run_plan import RunPlan
 from optuna_dp.runs.trial_notes import BY_ENGINE, claims, noted
 from optuna_dp.samplers.budget.sampler import BudgetSampler
+from optuna_dp.samplers.selection.rand_tune import RandTuneSampler
+from optuna_dp.selection.laws.negative_binomial import Geometric
 from optuna_dp.study.entries import ASKED, TRAININGS
 from optuna_dp.training.prepared import AS_GIVEN
 
@@ -80,14 +83,14 @@ class CheckedRun:
 
 def checked_run(
     objective: Callable[[Trial], Any],
-    plan: BudgetPlan | None,
+    plan: BudgetPlan | RunPlan | None,
     model_run: CheckedRun | None = None,
 ) -> CheckedRun:
     """Runs an objective once: the last run of a plan, or a run of a study without one.
 
     Args:
         objective: Takes a trial.
-        plan: What :func:`optuna_dp.start_run` says to it; None for studies without a budget.
+        plan: What :func:`optuna_dp.start_run` says to it; None for studies without a plan of runs.
         model_run: An earlier run, whose hyperparameters it gets.
     """
     run = CheckedRun()
@@ -117,7 +120,7 @@ def checked_run(
 
 
 def _judged(
-    plan: BudgetPlan, trial: Trial, storage: WatchedStorage, value: float
+    plan: BudgetPlan | RunPlan, trial: Trial, storage: WatchedStorage, value: float
 ) -> RunJudgement | None:
     """Returns what a release would know of a run; see :func:`judge`."""
     # What is found then is written into the trial, and the judgement says it.
@@ -125,22 +128,34 @@ def _judged(
         finalise(trial.study, storage.get_trial(trial_id_of(trial)))
     ended = copy.copy(storage.get_trial(trial_id_of(trial)))
     ended.state, ended.values = TrialState.COMPLETE, [value]
-    return judge(ended, plan.run_at(trial.number))
+    return judge(ended, plan.run if isinstance(plan, RunPlan) else plan.run_at(trial.number))
 
 
-def _asked(plan: BudgetPlan | None, model_run: CheckedRun | None) -> tuple[Trial, WatchedStorage]:
+def _sampler(plan: BudgetPlan | RunPlan | None) -> BaseSampler:
+    """Returns a sampler whose study has the plan."""
+    if plan is None:
+        return RandomSampler()
+    if isinstance(plan, RunPlan):
+        return RandTuneSampler(trials=Geometric(mean=2.0), run=plan)
+    return BudgetSampler(plan)
+
+
+def _asked(
+    plan: BudgetPlan | RunPlan | None, model_run: CheckedRun | None
+) -> tuple[Trial, WatchedStorage]:
     """Returns a new trial in a study with other trials, and the study's storage."""
     storage = WatchedStorage()
     study = optuna.create_study(
         storage=storage,
         direction="maximize",
         pruner=optuna.pruners.NopPruner(),
-        sampler=RandomSampler() if plan is None else BudgetSampler(plan),
+        sampler=_sampler(plan),
     )
     if plan is None:
         _add_others(study, model_run)
     trial = study.ask()
-    while plan is not None and trial.number < plan.pilots:
+    pilots = 0 if plan is None or isinstance(plan, RunPlan) else plan.pilots
+    while trial.number < pilots:
         # Not told: nothing ran, so the sampler has nothing to say of it.
         storage.set_trial_state_values(trial_id_of(trial), TrialState.COMPLETE, [0.5])
         trial = study.ask()

@@ -14,6 +14,7 @@ from optuna_dp.check.checked_run import CheckedRun, checked_run
 from optuna_dp.check.objective_report import AS_GIVEN_NOTE, Finding, ObjectiveReport
 from optuna_dp.check.source_hints import hints_at
 from optuna_dp.errors import InvalidArgumentError, OptunaDPError
+from optuna_dp.runs.run_plan import RunPlan
 
 if TYPE_CHECKING:
     from dp_accounting import dp_event
@@ -25,7 +26,7 @@ def check_objective(
     objective: Callable[..., Any],
     event: dp_event.DpEvent | None = None,
     *,
-    plan: BudgetPlan | None = None,
+    plan: BudgetPlan | RunPlan | None = None,
     public_score: bool = False,
     progress: Callable[[str], None] | None = None,
 ) -> ObjectiveReport:
@@ -42,8 +43,9 @@ def check_objective(
 
     Args:
         objective: As given to ``study.optimize``.
-        event: What a run costs, as given to ``PrivacyCallback``; None if it is not known.
-        plan: For studies with a budget, in place of ``event``: what ``start_run(trial)`` says.
+        event: What a run costs, as given to the sampler (``run=``); None if it is not known.
+        plan: In place of ``event``: what ``start_run(trial)`` says, a budget plan or the
+            :class:`optuna_dp.RunPlan` that a sampler is given as ``run=``.
         public_score: Scores, reports and attributes are computed on public records, and may be
             exact.
         progress: Called with a line of text before each run.
@@ -76,7 +78,7 @@ def check_objective(
     if event is not None:
         as_event("event", event)
     if plan is not None:
-        event = _event_of_last_run(plan)
+        event = _event_of(plan)
     wrong_call = run_faults.wrong_arguments(objective)
     if wrong_call is not None:
         return ObjectiveReport((wrong_call, *hints_at(objective)), 0)
@@ -93,17 +95,20 @@ def check_objective(
     return ObjectiveReport(_once(findings), len(runs), note)
 
 
-def _event_of_last_run(plan: BudgetPlan) -> dp_event.DpEvent:
+def _event_of(plan: BudgetPlan | RunPlan) -> dp_event.DpEvent:
+    """Returns the event of the run that is checked: of a budget, the last one."""
     try:
-        return plan.final.event
+        return plan.event if isinstance(plan, RunPlan) else plan.final.event
     except (AttributeError, OptunaDPError):
-        raise InvalidArgumentError("plan", plan, "it must be what plan_budget returned") from None
+        raise InvalidArgumentError(
+            "plan", plan, "it must be what plan_budget returned, or an optuna_dp.RunPlan"
+        ) from None
 
 
 def _of_runs(
     runs: Sequence[CheckedRun],
     event: dp_event.DpEvent | None,
-    plan: BudgetPlan | None,
+    plan: BudgetPlan | RunPlan | None,
     *,
     public_score: bool,
 ) -> Iterator[Finding]:
@@ -112,7 +117,7 @@ def _of_runs(
     Args:
         runs: Two; one if it failed.
         event: What a run costs; None if it is not known.
-        plan: None for a study without a budget.
+        plan: None for a study without a plan of runs.
         public_score: Whether scores may be exact.
     """
     yield from run_faults.failed_runs(runs)

@@ -28,7 +28,9 @@ def check(
             help="A Python file, and the name of the objective in it.",
         ),
     ],
-    plan: Annotated[str | None, option("NAME", "Name of the budget plan in the file.")] = None,
+    plan: Annotated[
+        str | None, option("NAME", "Name of the budget plan or RunPlan in the file.")
+    ] = None,
     event: Annotated[
         str | None, option("NAME", "Without a plan: name of the event of one run in the file.")
     ] = None,

@@ -63,15 +63,17 @@ def start_run(trial: Trial | Any) -> Run:
     """
     if not isinstance(trial, Trial):
         raise PlanError(
-            f"start_run got a {type(trial).__name__}. Give it the trial that Optuna passes to the "
-            "objective. To call an objective by hand, write one that takes a Run."
+            f"start_run got a value of type {type(trial).__name__}. Give it the trial that Optuna "
+            "passes to the objective. To train by hand, write a function of a Run, and call it "
+            "from the objective."
         )
     plan = read_plan(trial.study)
     if plan is None:
         raise PlanError(
             "This study has no plan, so start_run cannot say what a trial may spend. Make the "
-            "study with sampler=BudgetSampler(plan_budget(...)). With optuna-dp check, give "
-            "--plan."
+            "study with sampler=BudgetSampler(plan_budget(...)), or with "
+            "RandTuneSampler(run=RunPlan(...)) or DPHyPOSampler(run=RunPlan(...)). With "
+            "optuna-dp check, give --plan NAME."
         )
     frozen = stored_trial(trial)
     if entries.BEYOND.is_in(frozen):

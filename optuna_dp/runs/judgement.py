@@ -330,7 +330,8 @@ def _excess(trial: FrozenTrial, run: Run, output_attributes: tuple[str, ...]) ->
         return (
             "its objective never called odp.start_run(trial), so nothing shows that the "
             "training kept to the plan. Call run = odp.start_run(trial) in the objective, and "
-            "train by odp.train(run, ...)."
+            "train by odp.train(run, ...), or by a loop of your own that ends with "
+            "run.spent(accountant)."
         )
     score = _paid_score(trial)
     if (

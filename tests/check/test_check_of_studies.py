@@ -134,3 +134,15 @@ def test_what_is_made_by_a_schema_is_no_hint_and_what_is_made_beside_it_is_one()
         "statistics of the records",
     ]
     assert not any(f.certain for f in report.findings)
+
+
+def test_runs_of_a_private_selection_are_checked_by_their_plan() -> None:
+    plan = odp.RunPlan(
+        records=SIZE, batch_size=4, steps=4, noise_multiplier=2.0, score_noise_multiplier=20.0
+    )
+    assert names(budgeted, None, plan=plan) == []
+
+    def never_starts(trial):
+        return trial.suggest_float("x", 0, 1)
+
+    assert "run not started" in names(never_starts, None, plan=plan)
