@@ -400,6 +400,8 @@ TABLE: dict[str, list[tuple[Any, ...]]] = {
     "a worker is killed": [
         ("open runs block the release",
          "optuna_dp.evidence.procedure.Procedure.unfinished", returns("")),
+        ("a judgement is of the end that was stored",
+         "optuna_dp.runs.judgement._digest", returns("")),
     ],
     "two workers get one trial": [
         ("of several workers one begins a trial",

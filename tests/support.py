@@ -136,7 +136,7 @@ def release(study: optuna.Study, **options: Any) -> odp.Release:
     try:
         stored_plan = read_plan(study)
     except OptunaDPError:
-        stored_plan = None  # A damaged record: the release says so.
+        stored_plan = None  # A damaged entry: the release says so.
     if stored_plan is not None:
         procedure = procedure_of(stored_plan.design)
         if isinstance(procedure, PrivateSelection) and procedure.run_of(0) is None:
@@ -160,5 +160,5 @@ def add_behind(study: optuna.Study, trial: FrozenTrial) -> None:
 
 
 def rewrite(study: optuna.Study, number: int, key: str, value: Any) -> None:
-    """Changes a record behind everybody's back, as a corrupted storage would."""
+    """Changes an entry behind everybody's back, as a corrupted storage would."""
     study._storage._get_trial(study.trials[number]._trial_id).system_attrs[key] = value  # type: ignore[attr-defined]

@@ -45,7 +45,8 @@ def as_event(name: str, value: Any) -> Any:
             value,
             "it must be a dp_accounting DpEvent",
             "Make one with dp_sgd, gaussian, laplace, pure_dp, approximate_dp, bounded_range, "
-            "zcdp, rdp, from_profile, from_pld, from_opacus, compose or worst_case.",
+            "zcdp, rdp, from_profile, from_pld, from_opacus, compose or worst_case. A RunPlan has "
+            "one: its attribute event.",
         )
     return value
 

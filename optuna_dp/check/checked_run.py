@@ -57,7 +57,7 @@ class CheckedRun:
         attributes: Its user attributes.
         reads: How it read other trials.
         states: Where it left the global random generators.
-        judgement: What a release would know of it; None without a budget or a score.
+        judgement: What a release would know of it; None without a plan of its runs or a score.
         has_asked: Whether it asked what it may spend.
         is_enforced: Whether :func:`optuna_dp.train` made its training.
         takes_records_as_given: Whether that training's records came without a schema.

@@ -46,9 +46,9 @@ def runs_not_started(runs: Sequence[CheckedRun]) -> Iterator[Finding]:
     if not any(run.has_asked for run in runs):
         yield Finding(
             "run not started",
-            "A run of a study with a budget never calls odp.start_run(trial).",
-            "run = odp.start_run(trial), and train with the noise and the steps of run: they "
-            "change from run to run.",
+            "A run of a study with a plan of its runs never calls odp.start_run(trial).",
+            "run = odp.start_run(trial), and train with the noise and the steps of run. In a "
+            "budget they change from run to run.",
         )
 
 
@@ -92,7 +92,7 @@ def privacy_warnings(runs: Sequence[CheckedRun]) -> Iterator[Finding]:
 
 
 def refused_runs(runs: Sequence[CheckedRun]) -> Iterator[Finding]:
-    """Yields what a release would say of runs of a study with a budget."""
+    """Yields what a release would say of runs of a study with a plan of its runs."""
     for run in runs:
         # What one says of an objective that never asked has a finding of its own.
         if run.judgement is None or not run.judgement.asked:

@@ -134,7 +134,7 @@ def persons(content: Mapping[str, Any]) -> tuple[str | None, int | None]:
     description = content.get("description", {})
     person = _person(content)
     if person is not None:
-        return description.get("unit") or str(person["unit"]), person["most"]
+        return str(person["unit"]), person["most"]
     return description.get("unit"), description.get("most")
 
 
@@ -147,8 +147,12 @@ def person_facts(content: Mapping[str, Any]) -> list[Fact]:
     if person is None:
         return []
     unit, most = persons(content)
+    described_unit = content.get("description", {}).get("unit")
+    words = f"enforced: one {escaped(str(unit))}"
+    if described_unit not in (None, unit):
+        words += f". In the curator's words: one {escaped(str(described_unit))}"
     return [
-        Fact(UNIT_ROW, f"enforced: one {escaped(str(unit))}", Status.ENFORCED),
+        Fact(UNIT_ROW, words, Status.ENFORCED),
         Fact(MOST_ROW, f"enforced: {most} of each at most were used", Status.ENFORCED),
     ]
 

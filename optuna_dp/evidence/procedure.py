@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from optuna_dp.errors import InvalidArgumentError, PlanError, ReleaseRefusedError
+from optuna_dp.errors import InvalidArgumentError
 from optuna_dp.evidence.ended_runs import Evidence
 from optuna_dp.evidence.run_checks import check_at_once
 from optuna_dp.preparation.range_query import RangeQuery
@@ -154,17 +154,11 @@ class Procedure(ABC):
         """Returns what is known of a run that has ended.
 
         None if it shows nothing, or the plan does not say what runs may spend.
-
-        Raises:
-            ReleaseRefusedError: If what was stored of it is damaged.
         """
         run = self.run_of(trial.number)
         if run is None or not has_output(trial):
             return None
-        try:
-            return judgement_of(trial, run, self.output_attributes)
-        except PlanError as error:
-            raise ReleaseRefusedError(str(error), trial_number=trial.number) from error
+        return judgement_of(trial, run, self.output_attributes)
 
     def check_spending(self, trial: FrozenTrial) -> None:
         """Refuses, as soon as a run has ended, what the release would refuse of it later."""

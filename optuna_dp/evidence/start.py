@@ -81,7 +81,14 @@ def start_run(trial: Trial | Any) -> Run:
     _check_began(frozen, plan)
     if ended(frozen):
         raise PlanError(f"Trial {trial.number} has ended. Train nothing more in it.")
-    planned_run = procedure_of(plan.design).run_of(trial.number)
+    procedure = procedure_of(plan.design)
+    planned_run = procedure.run_of(trial.number)
+    if planned_run is None and not procedure.runs_are_private:
+        raise PlanError(
+            f"In a study of {plan.design.sampler} only the choice costs, so there is no run that "
+            "start_run could give to a trial. Train each candidate on partitions of the data, and "
+            "return optuna_dp.report_utilities(trial, scores)."
+        )
     if planned_run is None:
         raise PlanError(
             f"The study's {plan.design.sampler} does not know what a run is, so start_run cannot "

@@ -82,9 +82,10 @@ class StatedRun(Entry):
             raise InvalidArgumentError(
                 "run",
                 self.event,
-                "it must say what one run costs: a RunPlan or a DpEvent",
-                "Give optuna_dp.RunPlan(...), or an event of optuna_dp.dp_sgd(...), "
-                "optuna_dp.gaussian(...), optuna_dp.compose(...) or dp_accounting.",
+                "it must say what one run costs: a DpEvent, or for a sampler a RunPlan",
+                "Give the sampler optuna_dp.RunPlan(...), or give an event of "
+                "optuna_dp.dp_sgd(...), optuna_dp.gaussian(...), optuna_dp.compose(...) or "
+                "dp_accounting.",
             )
         Guarantee(self.event, self.neighboring_relation)  # Refuses what no accountant supports.
         check_relation(self.event, self.neighboring_relation)

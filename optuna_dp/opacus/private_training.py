@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 # Chance that any step of a run draws more records than its physical batches hold.
 _CHANCE_OF_TOO_MANY = 1e-9
-_PLAN = "the plan decides it", "Take the argument away. Plan with odp.plan_budget(...)."
+_PLAN = "the plan decides it", "Take the argument away: it stands in the plan of the study."
 _FAMILIAR_NAMES = {
     "max_grad_norm": validation.by_another_name("clipping_norm"),
     "model": validation.by_another_name("module"),

@@ -65,7 +65,8 @@ class PrivacyCallback:
             ``optuna.create_study(sampler=odp.DPHyPOSampler())``: the event of one whole run, as
             the sampler would have been told. It is recorded in the study, and the callback of
             every worker has to be given the same.
-        delta: The delta at which epsilon is shown, in (0, 1); by default the plan's, else 1e-5.
+        delta: The delta at which epsilon is shown here, in (0, 1); by default the plan's, else
+            1e-5. The statement has the delta of ``release``.
         neighboring_relation: How ``run`` is read; as the sampler's.
         output_attributes: What of a run's output ``run`` includes; as the sampler's.
 

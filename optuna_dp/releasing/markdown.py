@@ -145,7 +145,9 @@ What the software cannot check, and the curator must confirm:
 
 This page is made from the release's JSON. `optuna-dp verify FILE` (or `optuna_dp.verify`)
 computes epsilon, the tables and the digest again from that JSON, without the data and without
-the study, and says what remains to be believed.
+the study, and says what remains to be believed. A second program computes epsilon from the same
+JSON and shares no code with this one: `python examples/verify_independently.py FILE`, in the
+source of optuna-dp. It says so where it cannot judge a release.
 
 SHA-256 of the guarantee, the design and the released content: `{data["digest"]}`
 

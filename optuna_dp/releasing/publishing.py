@@ -127,7 +127,7 @@ def _new(storage: Any) -> BaseStorage:
     plain_storage = uncached(backend)
     if isinstance(plain_storage, JournalStorage):
         if any(True for _ in journal_of(plain_storage).read_logs(0)):
-            raise _used("its journal keeps records of a study that was deleted")
+            raise _used("its journal keeps entries of a study that was deleted")
     elif isinstance(plain_storage, RDBStorage):
         if not isinstance(storage, str) and _sqlite_file(plain_storage.url) is not None:
             raise _used("its file may have held a study before")

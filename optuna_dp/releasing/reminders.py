@@ -80,7 +80,7 @@ def missing_facts(attributes: Mapping[str, Any]) -> list[str]:
     try:
         description = read_description(attributes)
     except OptunaDPError:
-        return []  # A damaged record: the release refuses it.
+        return []  # A damaged entry: the release refuses it.
     names = ("dataset", "owner", "purpose", "unit", "sampling")
     return [name for name in names if getattr(description, name, None) is None]
 

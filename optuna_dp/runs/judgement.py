@@ -17,6 +17,7 @@ run reads it: :func:`judgement_of`.
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import hashlib
 import json
@@ -30,6 +31,7 @@ from optuna.study import Study
 from optuna.trial import FrozenTrial, TrialState
 
 from optuna_dp.core.json_entries import Entry
+from optuna_dp.errors import PlanError
 from optuna_dp.runs.run_endings import finalise
 from optuna_dp.runs.spending import costs_no_more, took_fewer_steps
 from optuna_dp.runs.trial_notes import BY_ENGINE, claims, noted
@@ -101,19 +103,17 @@ def judgement_of(
 
     If the study's sampler did not see the end, there is none, or that of another end: the worker
     died, or a study without the sampler told the result. The run is judged here then, by what its
-    trial holds.
+    trial holds. So is one whose stored judgement is damaged.
 
     Args:
         trial: The trial; only one that shows something (:func:`has_output`) has a judgement.
         run: What it was given.
         output_attributes: User attributes that are part of what the plan charges for.
-
-    Raises:
-        PlanError: If what was stored is damaged.
     """
     entry = JUDGEMENT.of(trial)
     if isinstance(entry, Mapping) and entry.get("of") == _digest(trial):
-        return RunJudgement.from_json(entry.get("judgement"))
+        with contextlib.suppress(PlanError):
+            return RunJudgement.from_json(entry.get("judgement"))
     return judge(trial, run, output_attributes)
 
 
@@ -169,12 +169,21 @@ def _digest(trial: FrozenTrial) -> str:
         "state": trial.state.name,
         "values": trial.values,
         "reports": sorted(trial.intermediate_values.items()),
-        # In memory they may be anything.
-        "attributes": sorted((name, repr(value)) for name, value in trial.user_attrs.items()),
+        "attributes": sorted(
+            (str(name), _what_is_judged(value)) for name, value in trial.user_attrs.items()
+        ),
         "notes": [entry.of(trial) for entry in (ASKED, SPENT, INVALID, TRAININGS, SCORES)],
     }
     text = json.dumps(judged, sort_keys=True, default=repr)
     return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _what_is_judged(value: Any) -> str:
+    """Returns what a judgement depends on in the value of a user attribute, which may be any.
+
+    In memory it is an object of the script, large perhaps, and its ``repr`` may fail.
+    """
+    return float(value).hex() if isinstance(value, float) else str(_holds_numbers(value))
 
 
 def judge(trial: FrozenTrial, run: Run, output_attributes: tuple[str, ...] = ()) -> RunJudgement:
@@ -196,7 +205,8 @@ def judge(trial: FrozenTrial, run: Run, output_attributes: tuple[str, ...] = ())
         asked=noted(trial, ASKED) is not None,
         refused=_refusal(trial, run, spending, trainings) or _refusal_of_score(score_claim, run),
         excess=_excess(trial, run, output_attributes),
-        not_compared=_not_compared(training, score, score_claim, spending),
+        not_compared=_not_compared(training, score, score_claim, spending)
+        or _not_paid_for(trial, run, output_attributes),
         fewer_steps=_took_fewer_steps(spending, run),
         vouched=tuple(text for text in vouched if text),
         scored_records=_scored_records(score_claim),
@@ -340,18 +350,18 @@ def _excess(trial: FrozenTrial, run: Run, output_attributes: tuple[str, ...]) ->
         and run.records is not None
         and not _reports_only(trial, score, run.steps)
     ):
+        way_out = (
+            "give the sampler as run=, in place of a RunPlan,"
+            if run.is_independent
+            else "make the plan with plan_budget(run=...) and"
+        )
         return (
             "it reported values to a pruner, and the plan charges for one training and one "
             "score only. Do not call trial.report. Only the score that the objective returns may "
-            "be reported, once, at step 0, 1 or run.steps. Or make the plan with "
-            "plan_budget(run=...) and an event that includes the reported values."
+            f"be reported, once, at step 0, 1 or run.steps. Or {way_out} an event that includes "
+            "the reported values."
         )
-    undeclared_names = {
-        name
-        for name, value in trial.user_attrs.items()
-        if _holds_numbers(value) and not _is_same_number(value, score)
-    }
-    undeclared_names -= set(output_attributes)
+    undeclared_names = _numbers_in_attributes(trial, score) - set(output_attributes)
     if undeclared_names:
         name = min(undeclared_names)
         return (
@@ -360,6 +370,15 @@ def _excess(trial: FrozenTrial, run: Run, output_attributes: tuple[str, ...]) ->
             f"the sampler: output_attributes=[{name!r}]. Otherwise do not set it."
         )
     return None
+
+
+def _numbers_in_attributes(trial: FrozenTrial, score: float | None) -> set[str]:
+    """Returns the user attributes of a trial that hold other numbers than its score."""
+    return {
+        name
+        for name, value in trial.user_attrs.items()
+        if _holds_numbers(value) and not _is_same_number(value, score)
+    }
 
 
 def _paid_score(trial: FrozenTrial) -> float | None:
@@ -421,6 +440,23 @@ def _not_compared(
             "the noise that the plan charges for. Return trained.score, or run.score(...)."
         )
     return None
+
+
+def _not_paid_for(trial: FrozenTrial, run: Run, output_attributes: tuple[str, ...]) -> str | None:
+    """Returns which released attribute a plan of numbers does not charge for; None if none.
+
+    Such a plan charges for one training and one score. Numbers that are public, or computed from
+    what these two made, are free. An event of the user's own may charge for more.
+    """
+    names = _numbers_in_attributes(trial, _paid_score(trial)) & set(output_attributes)
+    if run.records is None or not names:
+        return None
+    return (
+        f"its user attribute {min(names)!r} is released and holds numbers, and the plan charges "
+        "for one training and one score only. Numbers cost nothing if they are public, or "
+        "computed from the noisy model, the score and the hyperparameters alone. Nothing shows "
+        "that these are."
+    )
 
 
 def _took_fewer_steps(spending: Mapping[str, Any] | None, run: Run) -> bool:

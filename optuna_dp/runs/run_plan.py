@@ -62,10 +62,14 @@ class RunPlan(Entry):
     neighboring_relation: str = "add_or_remove_one"
 
     def __post_init__(self) -> None:
-        validation.whole("records", self.records, 1)
-        validation.whole("steps", self.steps, 1)
-        validation.positive("noise_multiplier", self.noise_multiplier)
-        if validation.positive("batch_size", self.batch_size) > self.records:
+        set_field = object.__setattr__
+        # As plain numbers of one type each: they stand in plans, which workers compare.
+        set_field(self, "records", validation.whole("records", self.records, 1))
+        set_field(self, "steps", validation.whole("steps", self.steps, 1))
+        noise = validation.positive("noise_multiplier", self.noise_multiplier)
+        set_field(self, "noise_multiplier", noise)
+        set_field(self, "batch_size", validation.positive("batch_size", self.batch_size))
+        if self.batch_size > self.records:
             raise InvalidArgumentError(
                 "batch_size", self.batch_size, f"it must be at most records={self.records}"
             )
@@ -81,7 +85,8 @@ class RunPlan(Entry):
                 "Give score_noise_multiplier=, for example 20.0, or score=None.",
             )
         if self.score_noise_multiplier is not None:
-            validation.positive("score_noise_multiplier", self.score_noise_multiplier)
+            noise = validation.positive("score_noise_multiplier", self.score_noise_multiplier)
+            set_field(self, "score_noise_multiplier", noise)
         if self.neighboring_relation not in ("add_or_remove_one", "replace_one"):
             raise InvalidArgumentError(
                 "neighboring_relation",

@@ -72,7 +72,10 @@ class Trained:
     rehearsal: Rehearsal | None = None
 
 
-_OF_THE_PLAN = ("the plan decides it", "Take the argument away. Plan with odp.plan_budget(...).")
+_OF_THE_PLAN = (
+    "the plan decides it",
+    "Take the argument away: it stands in the plan of the study.",
+)
 _FAMILIAR_NAMES = {
     **dict.fromkeys(
         ("max_grad_norm", "l2_norm_clip"), validation.by_another_name("clipping_norm")

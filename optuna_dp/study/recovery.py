@@ -44,7 +44,7 @@ class OpenTrial:
 
 
 def recover(study: Study, *, fail: Sequence[int] = ()) -> list[OpenTrial]:
-    """Tells runs whose workers have died to have failed, and lists those that are still open.
+    """Marks runs whose workers have died as failed, and lists those that are still open.
 
     Optuna leaves the trial of a killed worker running for ever. Its slot is one of the study's
     runs: it is not repeated, it counts as a failed run (the lowest outcome), and until it has

@@ -252,7 +252,7 @@ def check_number(records: Records, planned: float, name: str = "records") -> Non
     if abs(factor - 1.0) <= _REMARKABLE_SHARE:
         return
     if not 1 / _LARGEST_FACTOR <= factor <= _LARGEST_FACTOR:
-        maker, fix = "the plan was made for", "plan_budget(records=...)"
+        maker, fix = "the plan was made for", "records=... of the plan"
         if name == "score_records":
             maker, fix = "score_size says", "score_size=..."
         least, most = math.ceil(planned / _LARGEST_FACTOR), math.floor(planned * _LARGEST_FACTOR)

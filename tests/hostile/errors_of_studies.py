@@ -260,7 +260,7 @@ RELEASE = [
     Case("A pruner that compares trials has pruned", _pruned_across_trials),
     Case("A seed", _seeded, "Whoever needs repeatable tests can have them, but not a release."),
     Case("Workers with different plans", _other_worker),
-    Case("A corrupted plan record", _damaged_plan),
+    Case("A corrupted plan entry", _damaged_plan),
 ]
 
 

@@ -64,12 +64,13 @@ def test_one_record_of_each_person_is_planned_and_stated_as_one_record() -> None
     assert odp.verify(release.to_json()).ok
 
 
-def test_a_person_is_named_as_the_curator_names_it() -> None:
+def test_whose_records_were_bounded_is_said_as_the_schema_says_it() -> None:
+    """Another unit in the curator's words may have many of the schema's."""
     plan = odp.plan_budget(
         epsilon=4.0, records=N, batch_size=30, epochs=1, pilots=0, score=None, schema=schema(2)
     )
     study = optuna.create_study(direction="maximize", sampler=odp.BudgetSampler(plan))
-    odp.describe(study, unit="hospital patient")
+    odp.describe(study, unit="hospital", most=1)
     table = schema(2).encode(ROWS)
 
     def objective(trial: optuna.Trial) -> float:
@@ -78,7 +79,9 @@ def test_a_person_is_named_as_the_curator_names_it() -> None:
 
     study.optimize(objective)
     words = " ".join(odp.release(study).statement().split())
-    assert "for each hospital patient** with up to 2 records" in words
+    assert "for each patient** with up to 2 records" in words
+    assert "enforced: one patient. In the curator's words: one hospital |" in words
+    assert "for each hospital" not in words
 
 
 @pytest.mark.promise("persons")

@@ -116,7 +116,7 @@ def test_a_number_of_runs_that_was_damaged_is_noticed(slots: int) -> None:
     study.optimize(objective)
     record = stored(study)[0].system_attrs[PLAN.key]
     stored(study)[0].system_attrs[PLAN.key] = {**record, "slots": slots}
-    study.optimize(objective)  # A worker that reads the damaged record makes nothing sound.
+    study.optimize(objective)  # A worker that reads the damaged entry makes nothing sound.
     with pytest.raises(ReleaseRefusedError, match=r"plan entry is corrupted.*backup"):
         odp.release(study)
     stored(study)[0].system_attrs[PLAN.key] = record

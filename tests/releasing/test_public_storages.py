@@ -64,7 +64,7 @@ def test_nothing_is_published_to_a_journal_that_has_held_a_study(tmp_path: Path)
     storage = JournalStorage(JournalFileBackend(str(tmp_path / "old")))
     found = a_release(storage, "curator")
     optuna.delete_study(study_name="curator", storage=storage)
-    with pytest.raises(ReleaseRefusedError, match="keeps records of a study that was deleted"):
+    with pytest.raises(ReleaseRefusedError, match="keeps entries of a study that was deleted"):
         odp.publish(found, storage, "result")
     odp.publish(found, JournalStorage(JournalFileBackend(str(tmp_path / "new"))), "result")
     assert b"optuna_dp:slot" not in (tmp_path / "new").read_bytes()

@@ -298,7 +298,7 @@ def test_what_happens_after_the_last_run_does_not_spoil_the_study() -> None:
 
 
 def test_a_copy_of_a_failed_run_with_all_that_it_holds_is_refused() -> None:
-    """As Optuna's own callback does elsewhere: parameters, slot record and draw of the run."""
+    """As Optuna's own callback does elsewhere: parameters, slot entry and draw of the run."""
     for sampler in (
         odp.RandTuneSampler(trials=exactly(3), run=RUN),
         odp.RandTuneSampler(X, trials=exactly(3), run=RUN),

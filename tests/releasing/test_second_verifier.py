@@ -89,6 +89,19 @@ def budget(**options: Any) -> odp.Release:
     return released(objective, plan, vouched="a test")
 
 
+def runs_lost() -> odp.Release:
+    study = study_of(odp.RandTuneSampler(trials=exactly(40), run=GAUSSIAN))
+
+    def objective(trial: Any) -> float:
+        if trial.number >= 3:
+            raise ZeroDivisionError
+        score: float = trial.suggest_float("x", 0, 1)
+        return score
+
+    study.optimize(objective, catch=ZeroDivisionError)
+    return odp.release(study, vouched="a test", failures="lost")
+
+
 def short_list() -> odp.Release:
     plan = odp.plan_budget(epsilon=2.0, **STEP, epochs=1, candidates=3)
     candidates = [{"x": 0.1}, {"x": 0.2}, {"x": 0.3}]
@@ -138,6 +151,7 @@ JUDGED: dict[str, Callable[[], odp.Release]] = {
     "persons with records": lambda: selected(
         GAUSSIAN, odp.Geometric(mean=3), unit="patient", most=3
     ),
+    "runs lost": runs_lost,
     "adaptive, the data seen": lambda: adapted(schedule="any"),
     "noisy max": lambda: chosen(noisy_max()),
     "noisy max and a training": lambda: chosen(noisy_max()).with_training(GAUSSIAN),
@@ -313,6 +327,22 @@ def smaller_law_in_both(statement: dict[str, Any]) -> None:
     everywhere(statement, law(mean=2.0, gamma=0.5))
 
 
+def runs_that_are_shown(statement: dict[str, Any]) -> None:
+    statement["content"]["disclosed_runs"] = 2
+
+
+def other_runs_that_are_shown(statement: dict[str, Any]) -> None:
+    statement["content"]["disclosed_runs"] += 1
+
+
+def records_of_a_person_left_out(statement: dict[str, Any]) -> None:
+    statement["unit_with_several_records"] = None
+
+
+def records_of_a_person(statement: dict[str, Any]) -> None:
+    statement["unit_with_several_records"].update(records=1, epsilon=statement["epsilon"])
+
+
 def epsilon_of_the_choice(statement: dict[str, Any]) -> None:
     everywhere(statement["design"], times("epsilon", 0.5))
 
@@ -348,7 +378,11 @@ CHANGES: dict[str, tuple[Any, ...]] = {
         seeded,
         another_relation,
         smaller_delta,
+        other_records,
+        runs_that_are_shown,
     ),
+    "runs lost": (other_runs_that_are_shown, smaller_law_in_both),
+    "persons with records": (records_of_a_person_left_out, records_of_a_person),
     "noisy max": (epsilon, epsilon_of_the_choice, seeded),
     "bounded range and a training": (epsilon, noise_of_the_event),
 }
@@ -373,6 +407,31 @@ def test_it_sees_what_was_changed_without_a_new_digest(tmp_path: Path, capsys: A
     assert judged(data, tmp_path, capsys)[0] == DIFFERS
 
 
+def test_a_choice_after_a_gaussian_is_not_taken_for_one_before_it(
+    tmp_path: Path, capsys: Any
+) -> None:
+    # What came before may decide how the losses of a choice lie, so it costs more.
+    choice = chosen(noisy_max(SGD)).guarantee.event
+    large = odp.gaussian(noise_multiplier=1.0)
+    first, second = (
+        selected(odp.compose(*run), exactly(1)).to_json()
+        for run in ((choice, large), (large, choice))
+    )
+    assert judged(first, tmp_path, capsys)[0] == AGREES
+    assert judged(second, tmp_path, capsys)[0] == AGREES
+    claimed = first["statement"]["epsilon"]
+    assert claimed < 0.994 * second["statement"]["epsilon"]
+    second["statement"] |= {"epsilon": claimed, "attack": first["statement"]["attack"]}
+    assert judged(second, tmp_path, capsys)[0] != AGREES
+
+
+def test_the_order_in_a_worst_case_is_that_of_the_event(tmp_path: Path, capsys: Any) -> None:
+    choice = chosen(noisy_max(SGD)).guarantee.event
+    run = odp.worst_case(odp.compose(choice, odp.gaussian(noise_multiplier=1.0)), GAUSSIAN)
+    code, said = judged(selected(run, exactly(1)).to_json(), tmp_path, capsys)
+    assert code == AGREES, said
+
+
 def test_it_has_no_judgement_of_the_history_bound(tmp_path: Path, capsys: Any) -> None:
     data = adapted().to_json()
     code, said = judged(data, tmp_path, capsys)
@@ -389,6 +448,14 @@ def test_it_judges_an_adaptive_search_whose_runs_are_all_charged(
     code, said = judged(adapted(law=odp.Binomial(2, mean=2)).to_json(), tmp_path, capsys)
     assert code == AGREES, said
     assert "by composition of all runs" in said
+
+
+def test_an_attack_that_meets_the_bound_is_no_difference(tmp_path: Path, capsys: Any) -> None:
+    """Its last digits are those of a Fourier transform: 199 pure runs, 7e-12 above the bound."""
+    sampler = odp.ProposeTestSampler(candidates=2, n_partitions=300, epsilon=1.0, resolve=0.9)
+    data = chosen(sampler).to_json()
+    data["statement"]["attack"] = data["statement"]["epsilon"] * (1 + 1e-11)
+    assert judged(data, tmp_path, capsys)[0] == CANNOT_JUDGE
 
 
 def test_what_it_cannot_prove_and_no_attack_refutes_is_not_judged(

@@ -164,11 +164,11 @@ def test_a_run_refused_before_a_plan_slipped_in_is_no_failed_run(url_of) -> None
 
 
 @pytest.mark.promise("a worker is killed")
-@pytest.mark.parametrize("dies_before", ["slot record", "parameters", "result"])
+@pytest.mark.parametrize("dies_before", ["slot entry", "parameters", "result"])
 def test_a_worker_that_dies_costs_its_slot(storage, dies_before) -> None:
     study = study_of(odp.RandTuneSampler(trials=exactly(5), run=RUN), storage=storage)
     study.optimize(objective, n_trials=2)
-    if dies_before == "slot record":
+    if dies_before == "slot entry":
         storage.create_new_trial(study._study_id)
     else:
         trial = study.ask()

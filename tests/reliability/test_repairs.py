@@ -42,7 +42,7 @@ KINDS = ["memory", "sqlite", "journal"]
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_telling_a_run_that_never_began_to_have_failed(kind: str, tmp_path: Path) -> None:
-    """As people do, and as pages advised; its worker died before its slot record."""
+    """As people do, and as pages advised; its worker died before its slot entry."""
     with storage_of(kind, tmp_path) as storage:
         sampler = odp.RandTuneSampler(trials=exactly(4), run=RUN)
         study = study_of(sampler, storage=storage)

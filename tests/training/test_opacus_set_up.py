@@ -44,9 +44,9 @@ def accepted(loss: Any = cross_entropy, **settings: Any) -> Any:
     ("name", "remedy"),
     [
         ("max_grad_norm", "clipping_norm="),
-        ("noise_multiplier", "plan_budget"),
-        ("target_epsilon", "plan_budget"),
-        ("target_delta", "plan_budget"),
+        ("noise_multiplier", "plan of the study"),
+        ("target_epsilon", "plan of the study"),
+        ("target_delta", "plan of the study"),
         ("epochs", "loop over epochs"),
         ("poisson_sampling", "always Poisson"),
         ("batch_first", "batch_first=True"),

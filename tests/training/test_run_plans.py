@@ -139,6 +139,31 @@ def test_workers_with_other_runs_are_another_design() -> None:
         study.optimize(honest)
 
 
+@pytest.mark.parametrize(
+    "same",
+    [
+        odp.RunPlan(
+            records=1000, batch_size=64, steps=50, noise_multiplier=2, score_noise_multiplier=20
+        ),
+        odp.RunPlan(
+            records=np.int64(1000),  # type: ignore[arg-type]
+            batch_size=np.float32(64.0),  # type: ignore[arg-type]
+            steps=np.int32(50),  # type: ignore[arg-type]
+            noise_multiplier=np.float64(2.0),
+            score_noise_multiplier=np.float32(20.0),  # type: ignore[arg-type]
+        ),
+        odp.RunPlan.from_json(RUN.to_json()),
+    ],
+    ids=["whole numbers", "numpy's numbers", "read from JSON"],
+)
+def test_a_worker_may_write_the_same_numbers_in_another_type(same: odp.RunPlan) -> None:
+    study = study_of(odp.RandTuneSampler(trials=exactly(2), run=RUN))
+    study.optimize(honest, n_trials=1)
+    study.sampler = odp.RandTuneSampler(trials=exactly(2), run=same)
+    study.optimize(honest)
+    assert odp.release(study).spending["training"] == "compared"
+
+
 def test_public_scores_are_exact_and_cost_nothing() -> None:
     run = odp.RunPlan(records=1000, batch_size=64, steps=50, noise_multiplier=2.0, score=None)
     assert run.event == what_it_did(run.run)

@@ -71,7 +71,9 @@ class BudgetSampler(SlotSampler):
             default proposer's random pilots and the higher rungs run side by side in any case.
         output_attributes: User attributes of a trial that are part of a run's private output (for
             example a calibrated threshold), are charged for by the plan
-            (``plan_budget(run=...)``), and may be released with the last run.
+            (``plan_budget(run=...)``), and may be released with the last run. A plan of
+            ``records`` charges for trainings and scores only: of numbers computed from these,
+            ``release`` asks how you know it.
         seed: Makes what is drawn here repeatable (with the default proposer). That is harmless, as
             long as the training's own noise has no seed.
 

@@ -92,7 +92,8 @@ class DPHyPOSampler(SlotSampler):
             ``"add_or_remove_one"`` (None) or ``"replace_one"``. A plan of a run has its own.
         output_attributes: User attributes of a trial that are part of the run's private output
             (for example a calibrated threshold), are charged for by ``run``, and may be released
-            with the winner.
+            with the winner. A :class:`optuna_dp.RunPlan` charges for a training and a score only:
+            of numbers computed from these two, ``release`` asks how you know it.
         seed: Makes the study repeatable, for simulations. It cannot be released then.
 
     Raises:

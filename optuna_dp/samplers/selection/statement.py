@@ -90,8 +90,8 @@ RUN_CHECKS = (
     "none was enqueued, added by hand, copied, or made by another sampler, and all parameters "
     "come from the stated ranges.",
     "No seed fixed the draws, and no run that ended as pruned was compared with others.",
-    "Nobody changed the study's entries since they were written, its plan among them. Nothing "
-    "else was released from this plan in this storage.",
+    "Nobody changed what the study's storage holds since it was written, its plan among it. "
+    "Nothing else was released from this plan in this storage.",
 )
 SELECTION_CHECKS = (
     "The number of runs was drawn from the stated distribution before the first run, with the "

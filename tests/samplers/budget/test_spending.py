@@ -19,13 +19,14 @@ import pytest
 from budget_support import budget, sampler
 from dp_accounting import dp_event
 from dp_accounting.rdp import RdpAccountant
-from support import RUN, exactly, logged, recorded, study_of
+from support import RUN, exactly, logged, recorded, rewrite, study_of
 
 import optuna_dp as odp
 from optuna_dp.core.optuna_internals import storage_of
 from optuna_dp.errors import InvalidArgumentError, PlanError, ReleaseRefusedError
 from optuna_dp.runs import judgement
 from optuna_dp.runs.spending import costs_no_more
+from optuna_dp.study.entries import JUDGEMENT
 
 PLAN = odp.plan_budget(epsilon=3.0, records=1000, batch_size=64, epochs=5, pilots=3)
 ONE_RUN = odp.plan_budget(epsilon=3.0, records=1000, batch_size=64, epochs=5, pilots=0)
@@ -636,6 +637,14 @@ def test_a_release_reads_what_was_judged_at_the_end(monkeypatch: pytest.MonkeyPa
         assert odp.release(each).spending["training"] == {"compared": 4}
 
 
+@pytest.mark.parametrize("damaged", [None, 3, {"training": "enforced"}])
+def test_a_run_whose_judgement_is_damaged_is_judged_by_what_its_trial_holds(damaged: Any) -> None:
+    study = study_with(honest)
+    entry = JUDGEMENT.of(study.trials[0])
+    rewrite(study, 0, JUDGEMENT.key, {**entry, "judgement": damaged})
+    assert odp.release(study).spending["training"] == {"compared": 4}
+
+
 def test_a_result_that_was_told_without_the_sampler_is_not_compared() -> None:
     study = study_of(sampler(ONE_RUN))
     trial = study.ask()
@@ -647,6 +656,20 @@ def test_a_result_that_was_told_without_the_sampler_is_not_compared() -> None:
     assert spending["training"] == {"not checked": 1}
 
 
+def test_a_run_may_hold_objects_in_memory_that_nothing_can_write_down() -> None:
+    class Model:
+        def __repr__(self) -> str:
+            raise RuntimeError("it is not there any more")
+
+    def keeps(trial: Any) -> float:
+        trial.set_user_attr("model", Model())
+        trial.set_user_attr(1, "a name that is a number")
+        return honest(trial)
+
+    assert odp.release(study_with(keeps)).spending["training"] == {"compared": 4}
+
+
+@pytest.mark.promise("a worker is killed")
 def test_a_worker_that_dies_between_judging_and_ending_leaves_no_judgement() -> None:
     study = study_of(sampler(ONE_RUN))
     trial = study.ask()
@@ -708,7 +731,11 @@ def test_what_a_run_shows_too_much_is_said_before_the_second_run() -> None:
 
 
 @pytest.mark.parametrize("callbacks", [[odp.PrivacyCallback()], []], ids=["callback", "none"])
-def test_attributes_that_the_sampler_names_are_charged_for_and_released(callbacks: Any) -> None:
+def test_attributes_that_the_sampler_names_are_released_if_somebody_vouches_for_them(
+    callbacks: Any,
+) -> None:
+    """A plan of numbers charges for a training and a score: a threshold may be made of these."""
+
     def notes(trial: optuna.Trial) -> float:
         trial.set_user_attr("threshold", 0.875)
         return honest(trial)
@@ -716,8 +743,13 @@ def test_attributes_that_the_sampler_names_are_charged_for_and_released(callback
     study = study_of(sampler(PLAN, output_attributes=["threshold"]))
     with logged() as lines:
         study.optimize(notes, callbacks=callbacks)
-    assert not any("will refuse" in line for line in lines)
-    assert odp.release(study).attributes["threshold"] == 0.875
+    assert sum("'threshold' is released and holds numbers" in line for line in lines) == 1
+    with pytest.raises(ReleaseRefusedError, match="vouched"):
+        odp.release(study)
+    release = odp.release(study, vouched="computed from the noisy model")
+    assert release.attributes["threshold"] == 0.875
+    assert "computed from the noisy model" in release.statement()
+    assert "did everything itself" not in release.statement()
 
 
 def test_a_warning_of_secretly_many_runs_comes_once_whatever_the_attributes() -> None:
