@@ -74,7 +74,7 @@ def recover(
     elif repair is not None:
         for lines, what in (
             (repair.dropped, "Dropped {} torn of {} lines"),
-            (repair.cut, "Kept the whole record at the end of {} torn of {} lines"),
+            (repair.cut, "Kept the whole entry at the end of {} torn of {} lines"),
         ):
             if lines:
                 numbers = ", ".join(map(str, lines))

@@ -16,10 +16,10 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
-Entry = str
+Target = str
 """An object by its module and its name: ``"optuna_dp.voting.plan:VotePlan"``."""
 
-SHOWN_BESIDE: Mapping[str, Entry] = MappingProxyType(
+SHOWN_BESIDE: Mapping[str, Target] = MappingProxyType(
     {
         "attack": "optuna_dp.attacks.strongest:strongest_known_attack",
         "comparisons": "optuna_dp.attacks.comparisons:comparisons_of",
@@ -31,9 +31,9 @@ SHOWN_BESIDE: Mapping[str, Entry] = MappingProxyType(
 
 
 @functools.cache
-def load(entry: Entry) -> Any:
-    """Returns the object of an entry."""
-    module, _, name = entry.partition(":")
+def load(target: Target) -> Any:
+    """Returns an object by its module and its name."""
+    module, _, name = target.partition(":")
     return getattr(importlib.import_module(module), name)
 
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from optuna_dp.accounting.guarantee import Guarantee
 
 
-class _Entry(NamedTuple):
+class _Row(NamedTuple):
     """A private procedure: how its studies are judged, and what statements say of them.
 
     Attributes:
@@ -29,30 +29,30 @@ class _Entry(NamedTuple):
             guarantee.
     """
 
-    description: by_name.Entry
-    procedure: by_name.Entry | None = None
-    guarantee: by_name.Entry | None = None
+    description: by_name.Target
+    procedure: by_name.Target | None = None
+    guarantee: by_name.Target | None = None
 
 
 # Loaded when they are used, so that a release depends on the code of its own procedure only.
 _PROCEDURES = {
-    "budget": _Entry(
+    "budget": _Row(
         procedure="optuna_dp.samplers.budget.procedure:Budget",
         description="optuna_dp.samplers.budget.statement:BudgetDescription",
     ),
-    "noisy_max": _Entry(
+    "noisy_max": _Row(
         procedure="optuna_dp.samplers.choice.procedure:UtilityChoice",
         description="optuna_dp.samplers.choice.statement:UtilityDescription",
     ),
-    "private_selection": _Entry(
+    "private_selection": _Row(
         procedure="optuna_dp.samplers.selection.procedure:PrivateSelection",
         description="optuna_dp.samplers.selection.statement:SelectionDescription",
     ),
-    "propose_test": _Entry(
+    "propose_test": _Row(
         procedure="optuna_dp.samplers.choice.procedure:UtilityChoice",
         description="optuna_dp.samplers.choice.statement:UtilityDescription",
     ),
-    "vote": _Entry(
+    "vote": _Row(
         description="optuna_dp.voting.statement:VoteDescription",
         guarantee="optuna_dp.voting.statement:guarantee_of_design",
     ),
@@ -61,42 +61,42 @@ _PROCEDURES = {
 
 def procedure_of(design: Design) -> Procedure:
     """Returns how a study of this design is checked; refuses what no study can be."""
-    entry = _entry(design)
-    if entry.procedure is None:
+    row = _row(design)
+    if row.procedure is None:
         raise _refusal(design, "takes place without a study.", "Start a new study.")
-    procedure: Procedure = by_name.load(entry.procedure)(design)
+    procedure: Procedure = by_name.load(row.procedure)(design)
     return procedure
 
 
 def description_of(design: Design) -> Description:
     """Returns what statements say of results of this design; refuses an unknown procedure."""
-    description: Description = by_name.load(_entry(design).description)()
+    description: Description = by_name.load(_row(design).description)()
     return description
 
 
 def guarantee_without_study(design: Design) -> Guarantee | None:
     """Returns the guarantee of a design whose procedure takes no study; None for the others."""
-    entry = _entry(design)
-    if entry.guarantee is None:
+    row = _row(design)
+    if row.guarantee is None:
         return None
-    guarantee: Guarantee = by_name.load(entry.guarantee)(design)
+    guarantee: Guarantee = by_name.load(row.guarantee)(design)
     return guarantee
 
 
 def releases_all_runs(design: Design) -> bool:
     """Returns whether the outputs of all runs of this design are charged for and may be shown."""
-    return _entry(design).procedure is not None and procedure_of(design).releases_all_runs
+    return _row(design).procedure is not None and procedure_of(design).releases_all_runs
 
 
-def _entry(design: Design) -> _Entry:
-    entry = _PROCEDURES.get(design.procedure)
-    if entry is None:
+def _row(design: Design) -> _Row:
+    row = _PROCEDURES.get(design.procedure)
+    if row is None:
         raise _refusal(
             design,
             "this version of optuna-dp does not know.",
             "Use the version of optuna-dp that made the study.",
         )
-    return entry
+    return row
 
 
 def _refusal(design: Design, reason: str, fix: str) -> ReleaseRefusedError:

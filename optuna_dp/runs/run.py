@@ -119,8 +119,8 @@ class Run:
                 f"Trial {frozen_trial.number} has ended. Its run may neither train nor score any "
                 "more. Call odp.start_run(trial) in each trial."
             )
-        asked = noted(frozen_trial, ASKED) or {}
-        if asked.get("process") not in (None, os.getpid()):
+        entry = noted(frozen_trial, ASKED) or {}
+        if entry.get("process") not in (None, os.getpid()):
             raise PlanError(
                 f"Trial {frozen_trial.number} began in another process, and its study is "
                 "in memory: what is trained here would not be seen there. For several processes, "

@@ -159,7 +159,7 @@ class SlotSampler(OfThisPackage, BaseSampler):
 
     def _begin(self, study: Study, trial: FrozenTrial) -> None:
         # What stands under the same id and is not this trial's is gone from here on.
-        started = self.under_way.drop(study, trial)
+        trial_under_way = self.under_way.drop(study, trial)
         plan = plan_for(study, trial, lambda: self._new_plan(study), self._parsed)
         full_study = whole_study(study)
         full_study.pruner = self.strategy.pruner_for(full_study.pruner)
@@ -179,9 +179,9 @@ class SlotSampler(OfThisPackage, BaseSampler):
             stored_entry = SlotEntry.from_json(stored_slot)
             if stored_entry.nonce != plan.nonce:
                 raise PlanError(NOT_DRAWN)
-            started = started or TrialUnderWay(me, plan, stored_entry)
-            started.thread = me
-            self.under_way.put(study, trial, started)
+            trial_under_way = trial_under_way or TrialUnderWay(me, plan, stored_entry)
+            trial_under_way.thread = me
+            self.under_way.put(study, trial, trial_under_way)
             return
         entry = SlotEntry(
             number=trial.number,
@@ -261,15 +261,15 @@ class SlotSampler(OfThisPackage, BaseSampler):
         self, study: Study, trial: FrozenTrial, state: TrialState, values: Any
     ) -> None:
         """Forgets the trial, and marks one that never began and one that was pruned."""
-        started = self.under_way.drop(study, trial)
+        trial_under_way = self.under_way.drop(study, trial)
         if state == TrialState.FAIL and not entries.SLOT.is_in(trial) and did_nothing(trial):
             # study.tell(number, state=FAIL) for a run whose worker died before it began.
             entries.UNSTARTED.write(study, trial)
         if state == TrialState.PRUNED and values is not None:
             entries.WAS_PRUNED.write(study, trial)
-        if started is not None and state == TrialState.COMPLETE:
+        if trial_under_way is not None and state == TrialState.COMPLETE:
             self._warn_of_unused(trial)
-        plan = None if started is None else started.plan
+        plan = None if trial_under_way is None else trial_under_way.plan
         self.strategy.after_trial(Slot(study, trial, self.under_way, plan), state, values)
 
     def _warn_of_unused(self, trial: FrozenTrial) -> None:
