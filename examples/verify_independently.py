@@ -20,7 +20,8 @@ below a LOWER ESTIMATE, which is what two grids here say of the limit of ever fi
 selection it must not be below an attack. What is 0.5 to 5 % smaller, and not below these, is not
 judged.
 
-WHAT IT CANNOT DO: know whether the runs took place and did what the plan says. Of the statement it
+WHAT IT CANNOT DO: know whether the runs took place and did what the plan says. It does not look at
+the words enforced, compared and not checked, nor at released attributes. Of the statement it
 computes no mu, no Renyi curve, no tables and no sentences: ``optuna-dp verify`` does.
 """
 
