@@ -141,10 +141,14 @@ def optimize(
     workers = whole("workers", workers, 1)
     if not callable(objective):
         raise InvalidArgumentError(
-            "objective", objective, "it must be a function of a trial that returns its score"
+            "objective",
+            objective,
+            allowed="it must be a function of a trial that returns its score",
         )
     if engine not in ENGINES:
-        raise InvalidArgumentError("engine", engine, f"it must be one of {sorted(ENGINES)}")
+        raise InvalidArgumentError(
+            "engine", engine, allowed=f"it must be one of {sorted(ENGINES)}"
+        )
     _check_sampler(study)
     _check_storage(storage_of(study))
     call = uuid.uuid4().hex
@@ -381,7 +385,7 @@ class _Processes(Engine):
     def __init__(self, workers: int, options: dict[str, Any]) -> None:
         if options:
             raise InvalidArgumentError(
-                "engine_options", options, 'the engine "processes" has no options'
+                "engine_options", options, problem='the engine "processes" has no options'
             )
         # As joblib does: together the workers use each core once.
         threads = str(max(1, joblib.cpu_count() // workers))
@@ -423,8 +427,8 @@ class _Dask(Engine):
             raise InvalidArgumentError(
                 "engine",
                 Text("dask"),
-                "this process is connected to no Dask cluster",
-                "Connect to one first: distributed.Client(...).",
+                problem="this process is connected to no Dask cluster",
+                fix="Connect to one first: distributed.Client(...).",
             ) from error
         self._executor = client.get_executor(pure=False, **options)
 
@@ -491,8 +495,9 @@ def _check_sampler(study: Study) -> None:
         raise InvalidArgumentError(
             "study",
             Text(f"a study with {type(study.sampler).__name__}"),
-            "its sampler must be one of optuna-dp's: with another one the workers never stop",
-            "For example optuna.create_study(sampler=odp.RandTuneSampler(), storage=...).",
+            allowed="its sampler must be one of optuna-dp's: with another one the workers never "
+            "stop",
+            fix="For example optuna.create_study(sampler=odp.RandTuneSampler(), storage=...).",
         )
 
 
@@ -508,8 +513,8 @@ def _check_storage(storage: BaseStorage) -> None:
         raise InvalidArgumentError(
             "study",
             Text("a study in memory"),
-            "workers are other processes and cannot open the memory of this one",
-            "Create the study with a storage that they can open: storage=JournalStorage("
+            problem="workers are other processes and cannot open the memory of this one",
+            fix="Create the study with a storage that they can open: storage=JournalStorage("
             'JournalFileBackend("tuning.log")) on one machine (from optuna.storages and '
             "optuna.storages.journal), the URL of a database server on several. For threads of "
             "this process call study.optimize(objective, n_jobs=...).",
@@ -523,8 +528,8 @@ def _packed(argument: str, value: Any) -> bytes:
         raise InvalidArgumentError(
             argument,
             Text(getattr(value, "__qualname__", type(value).__name__)),
-            f"it is sent to the workers and cannot be pickled ({_in_one_line(error)})",
-            "Open files, connections, locks and devices inside the objective.",
+            problem=f"it is sent to the workers and cannot be pickled ({_in_one_line(error)})",
+            fix="Open files, connections, locks and devices inside the objective.",
         ) from error
     return contents
 

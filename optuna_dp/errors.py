@@ -87,20 +87,35 @@ def _holds_several(value: Any) -> bool:
 class InvalidArgumentError(OptunaDPError, ValueError):
     """An argument is outside what is allowed.
 
+    At least one of ``problem`` and ``allowed`` says something.
+
     Attributes:
         argument: Name of the argument.
         value: The value that was given; words for it where it is large or may hold records.
-        allowed: What is allowed, in words.
+        problem: What is wrong with the value, in words; empty where ``allowed`` says it.
+        allowed: Which values are allowed, in words; empty where there is no such rule.
         fix: What to do about it, in words (may be empty).
     """
 
-    def __init__(self, argument: str, value: Any, allowed: str, fix: str = "") -> None:
+    def __init__(
+        self, argument: str, value: object, *, problem: str = "", allowed: str = "", fix: str = ""
+    ) -> None:
         self.argument = argument
         self.value = _fit_to_show(value)
+        self.problem = problem
         self.allowed = allowed
         self.fix = fix
-        message = f"{argument}={self.value!r} is not allowed: {allowed}."
-        super().__init__(f"{message} {fix}" if fix else message)
+        super().__init__(f"{argument}={self.value!r} is not allowed: {self.why}. {fix}".rstrip())
+
+    @property
+    def why(self) -> str:
+        """Why the value is refused: the problem, and what is allowed instead."""
+        return "; ".join(filter(None, [self.problem, self.allowed]))
+
+    def about(self, argument: str) -> InvalidArgumentError:
+        """Returns the error for another name of the argument, such as a path to it."""
+        words = {"problem": self.problem, "allowed": self.allowed, "fix": self.fix}
+        return InvalidArgumentError(argument, self.value, **words)
 
 
 class UnsupportedEventError(OptunaDPError, ValueError):

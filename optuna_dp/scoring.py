@@ -149,21 +149,21 @@ def private_mean(
     low, high = validation.number("lower", lower), validation.number("upper", upper)
     if not (low < high and math.isfinite(high - low)):
         raise InvalidArgumentError(
-            "upper", upper, f"the range must be finite and not empty, with lower={lower!r}"
+            "upper", upper, allowed=f"the range must be finite and not empty, with lower={lower!r}"
         )
     n = validation.whole("size", size, 1)
     if n > _LARGEST_SIZE:
-        raise InvalidArgumentError("size", size, f"it must be at most {_LARGEST_SIZE}")
+        raise InvalidArgumentError("size", size, allowed=f"it must be at most {_LARGEST_SIZE}")
     noise = _noise_multiplier(noise_multiplier)
     if nan_as not in ("lower", "upper"):
-        raise InvalidArgumentError("nan_as", nan_as, "it must be 'lower' or 'upper'")
+        raise InvalidArgumentError("nan_as", nan_as, allowed="it must be 'lower' or 'upper'")
     try:
         numbers = np.asarray(values, dtype=np.float64)
     except (TypeError, ValueError):
         numbers = np.zeros((0, 0))
     if numbers.ndim != 1:
         raise InvalidArgumentError(
-            "values", type_of(values), "it must hold one number per validation record"
+            "values", type_of(values), allowed="it must hold one number per validation record"
         )
     numbers_or_bound = np.where(np.isnan(numbers), low if nan_as == "lower" else high, numbers)
     clamped = np.clip(numbers_or_bound, low, high)
@@ -193,8 +193,8 @@ def mean_by_record(name: str, values: npt.ArrayLike) -> npt.NDArray[np.float64]:
         raise InvalidArgumentError(
             name,
             Text(f"an array of {array.dtype} and shape {array.shape}"),
-            "it must hold truth values, or numbers in [0, 1], for each record",
-            "For example predicted == labels.",
+            allowed="it must hold truth values, or numbers in [0, 1], for each record",
+            fix="For example predicted == labels.",
         )
     numbers = np.clip(np.nan_to_num(array.astype(np.float64), nan=0.0), 0.0, 1.0)
     if numbers.ndim == 1:
@@ -209,8 +209,8 @@ def _truth_values(correct: npt.ArrayLike) -> npt.NDArray[np.float64]:
         raise InvalidArgumentError(
             "correct",
             Text(f"an array of {right.dtype}"),
-            "it must hold one truth value per record",
-            "For example predicted == labels.",
+            allowed="it must hold one truth value per record",
+            fix="For example predicted == labels.",
         )
     return right.astype(np.float64)
 
@@ -221,7 +221,7 @@ def _noise_multiplier(value: Any) -> float:
         raise InvalidArgumentError(
             "noise_multiplier",
             value,
-            f"it must lie between {_SMALLEST_NOISE:g} and {_LARGEST_NOISE:g}",
+            allowed=f"it must lie between {_SMALLEST_NOISE:g} and {_LARGEST_NOISE:g}",
         )
     return noise
 

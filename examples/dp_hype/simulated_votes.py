@@ -46,7 +46,9 @@ def simulated_sums(
     """
     n, p = validation.whole("clients", clients, 1), validation.whole("candidates", candidates, 1)
     if not 0 <= good <= p:
-        raise InvalidArgumentError("good", good, f"it must lie between 0 and candidates={p}")
+        raise InvalidArgumentError(
+            "good", good, allowed=f"it must lie between 0 and candidates={p}"
+        )
     sd = max(validation.non_negative("loss_sd", loss_sd), 1e-6)  # ties fall at random
     batch = max(_ROWS // n, 1)
     result = {k: np.empty((repetitions, p), dtype=np.int64) for k in votes}

@@ -16,7 +16,9 @@ class Weighted(odp.TrialCount):
     def __post_init__(self) -> None:
         object.__setattr__(self, "weights", tuple(self.weights))  # a list, out of JSON
         if not all(isinstance(w, int) and w > 0 for w in self.weights) or not self.weights:
-            raise odp.errors.InvalidArgumentError("weights", self.weights, "whole and positive")
+            raise odp.errors.InvalidArgumentError(
+                "weights", self.weights, allowed="they must be whole and positive"
+            )
 
     @property
     def mean(self) -> float:

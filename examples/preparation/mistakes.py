@@ -632,7 +632,7 @@ def as_prepare(port: Port, records: Any) -> str:
     try:
         SCHEMA.encode(records, prepare=port.function)
     except InvalidArgumentError as error:
-        reason = error.allowed.removeprefix("each row must be prepared by itself, and ")
+        reason = error.problem.removeprefix("each row must be prepared by itself, and ")
         return f"refused: {reason}"
     return "**accepted**"
 

@@ -61,7 +61,7 @@ class SelectionAccountant(privacy_accountant.PrivacyAccountant):  # type: ignore
             raise InvalidArgumentError(
                 "neighboring_relation",
                 neighboring_relation,
-                "it must be a dp_accounting.NeighboringRelation",
+                allowed="it must be a dp_accounting.NeighboringRelation",
             )
         self._relation = names[neighboring_relation]
         self._calls = 0

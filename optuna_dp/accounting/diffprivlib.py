@@ -27,8 +27,9 @@ def from_diffprivlib(accountant: Any) -> dp_event.DpEvent:
         raise InvalidArgumentError(
             "what",
             accountant,
-            "it has recorded nothing, and a training spends something",
-            "Give the accountant to the model, accountant=accountant, and call run.spent after "
+            problem="it has recorded nothing, and a training spends something",
+            fix="Give the accountant to the model, accountant=accountant, and call run.spent "
+            "after "
             "model.fit.",
         )
     return compose(*(approximate_dp(float(epsilon), float(delta)) for epsilon, delta in spent))

@@ -66,21 +66,23 @@ class DominatingPair:
         mass = np.array(self.mass, dtype=np.float64)
         if losses.ndim != 1 or losses.shape != mass.shape:
             raise InvalidArgumentError(
-                "losses", losses.shape, f"it must be a vector as long as mass, {mass.shape}"
+                "losses",
+                losses.shape,
+                allowed=f"it must be a vector as long as mass, {mass.shape}",
             )
         if not np.all(np.abs(losses) <= _LARGEST_LOSS) or np.any(np.diff(losses) <= 0.0):
             raise InvalidArgumentError(
                 "losses",
                 losses,
-                f"they must ascend within [-{_LARGEST_LOSS}, {_LARGEST_LOSS}]",
-                "Count atoms beyond as infinite_mass and null_mass.",
+                allowed=f"they must ascend within [-{_LARGEST_LOSS}, {_LARGEST_LOSS}]",
+                fix="Count atoms beyond as infinite_mass and null_mass.",
             )
         if not np.all(mass >= 0.0):
-            raise InvalidArgumentError("mass", mass, "masses must be non-negative")
+            raise InvalidArgumentError("mass", mass, allowed="masses must be non-negative")
         for name in ("infinite_mass", "null_mass"):
             value = float(getattr(self, name))
             if not 0.0 <= value <= 1.0:
-                raise InvalidArgumentError(name, value, "it must lie in [0, 1]")
+                raise InvalidArgumentError(name, value, allowed="it must lie in [0, 1]")
             object.__setattr__(self, name, value)
         losses.flags.writeable = False
         mass.flags.writeable = False
@@ -91,7 +93,9 @@ class DominatingPair:
             ("mass_prime", float(self.mass_prime.sum()) + self.null_mass),
         ):
             if not abs(total - 1.0) <= _MASS_TOLERANCE:
-                raise InvalidArgumentError(name, total, "the masses must sum to 1 up to 1e-9")
+                raise InvalidArgumentError(
+                    name, total, allowed="the masses must sum to 1 up to 1e-9"
+                )
 
     # -- constructors ------------------------------------------------------------------------
 
@@ -199,7 +203,7 @@ class DominatingPair:
     ) -> npt.NDArray[np.longdouble]:
         """Returns the hockey sticks at eps, given e^eps (callers clip)."""
         if np.any(np.isnan(eps)):
-            raise InvalidArgumentError("epsilon", eps, "it must not be NaN")
+            raise InvalidArgumentError("epsilon", eps, allowed="it must not be NaN")
         knots, tail, prime = self._signed_tails
         index = np.searchsorted(knots, eps, side="right")
         # Above the last atom nothing is taken, even where e^eps overflowed (inf * 0).
@@ -304,14 +308,20 @@ def _checked_profile(
     """Returns (epsilons, forward, reverse) with a point at 0, none above the largest loss."""
     eps = np.asarray(epsilons, dtype=np.float64)
     if eps.ndim != 1 or eps.size == 0 or not np.all(eps >= 0.0) or np.any(np.diff(eps) <= 0.0):
-        raise InvalidArgumentError("epsilons", epsilons, "they must be non-negative and ascending")
+        raise InvalidArgumentError(
+            "epsilons", epsilons, allowed="they must be non-negative and ascending"
+        )
     deltas = []
     for name, argument in (("delta_forward", delta_forward), ("delta_reverse", delta_reverse)):
         values = np.asarray(argument, dtype=np.float64)
         if values.shape != eps.shape:
-            raise InvalidArgumentError(name, values.shape, f"it must have shape {eps.shape}")
+            raise InvalidArgumentError(
+                name, values.shape, allowed=f"it must have shape {eps.shape}"
+            )
         if not np.all(values >= 0.0):
-            raise InvalidArgumentError(name, argument, "values must be non-negative, not NaN")
+            raise InvalidArgumentError(
+                name, argument, allowed="values must be non-negative, not NaN"
+            )
         # Hockey sticks do not increase with epsilon, so neither need their bounds.
         deltas.append(np.minimum.accumulate(np.minimum(values, 1.0)))
     forward, reverse = deltas

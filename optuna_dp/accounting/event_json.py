@@ -75,20 +75,20 @@ def _number(name: str, value: Any) -> float:
 def _non_negative(name: str, value: Any) -> float:
     result = _number(name, value)
     if result < 0.0:
-        raise InvalidArgumentError(name, value, "it must be non-negative")
+        raise InvalidArgumentError(name, value, allowed="it must be non-negative")
     return result
 
 
 def _probability(name: str, value: Any) -> float:
     result = _number(name, value)
     if not 0.0 <= result <= 1.0:
-        raise InvalidArgumentError(name, value, "it must lie in [0, 1]")
+        raise InvalidArgumentError(name, value, allowed="it must lie in [0, 1]")
     return result
 
 
 def _text(name: str, value: Any) -> str:
     if not isinstance(value, str):
-        raise InvalidArgumentError(name, value, "it must be a string")
+        raise InvalidArgumentError(name, value, allowed="it must be a string")
     return value
 
 
@@ -97,7 +97,9 @@ def _count(name: str, value: Any) -> int:
 
 
 def _unknown(name: str, value: Any) -> Any:
-    raise InvalidArgumentError(name, value, "optuna-dp does not know what this field means")
+    raise InvalidArgumentError(
+        name, value, problem="optuna-dp does not know what this field means"
+    )
 
 
 # What a field of that name holds, in every class that has one.
@@ -150,7 +152,7 @@ def _checked(
 
 def _list(name: str, value: Any) -> list[Any]:
     if not isinstance(value, (list, tuple)):
-        raise InvalidArgumentError(name, value, "it must be a list")
+        raise InvalidArgumentError(name, value, allowed="it must be a list")
     return list(value)
 
 
@@ -159,7 +161,7 @@ def _check_depth(path: str, depth: int) -> None:
         raise InvalidArgumentError(
             path[:40] + "...",
             Text(f"{depth} levels"),
-            f"events nest at most {_MAX_DEPTH} levels deep",
+            problem=f"events nest at most {_MAX_DEPTH} levels deep",
         )
 
 
@@ -184,18 +186,20 @@ def _write(event: Any, path: str, depth: int) -> dict[str, Any]:
 def _read(entry: Any, path: str, depth: int) -> Any:
     _check_depth(path, depth)
     if not isinstance(entry, Mapping):
-        raise InvalidArgumentError(path, entry, "it must be a JSON object")
+        raise InvalidArgumentError(path, entry, allowed="it must be a JSON object")
     name = entry.get("type")
     cls = _class_named(name) if isinstance(name, str) else None
     if cls is None:
         raise InvalidArgumentError(
-            f"{path}.type", name, f"it must be one of {', '.join(sorted([*_theirs(), *_OURS]))}"
+            f"{path}.type",
+            name,
+            allowed=f"it must be one of {', '.join(sorted([*_theirs(), *_OURS]))}",
         )
     fields = _fields(cls)
     for field in entry:
         if field != "type" and field not in fields:
             raise InvalidArgumentError(
-                f"{path}.{field}", entry[field], f"{name} has no such field"
+                f"{path}.{field}", entry[field], problem=f"{name} has no such field"
             )
 
     def of(child: Any, where: str) -> Any:
@@ -205,11 +209,9 @@ def _read(entry: Any, path: str, depth: int) -> Any:
     for field in fields:
         where = f"{path}.{field}"
         if field not in entry:
-            raise InvalidArgumentError(where, None, "the field is missing")
+            raise InvalidArgumentError(where, None, problem="the field is missing")
         values[field] = _checked(cls, field, where, entry[field], of)
     try:
         return cls(**values)
     except InvalidArgumentError as error:
-        raise InvalidArgumentError(
-            f"{path}.{error.argument}", error.value, error.allowed, error.fix
-        ) from None
+        raise error.about(f"{path}.{error.argument}") from None

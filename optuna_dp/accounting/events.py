@@ -32,7 +32,7 @@ def neighboring_relation(name: Any) -> Any:
     """Returns dp-accounting's constant for a relation named in ``RELATIONS``."""
     if not isinstance(name, str) or name not in RELATIONS:
         raise InvalidArgumentError(
-            "neighboring_relation", name, f"it must be one of {', '.join(RELATIONS)}"
+            "neighboring_relation", name, allowed=f"it must be one of {', '.join(RELATIONS)}"
         )
     return RELATIONS[name]
 
@@ -43,8 +43,8 @@ def as_event(name: str, value: Any) -> Any:
         raise InvalidArgumentError(
             name,
             value,
-            "it must be a dp_accounting DpEvent",
-            "Make one with dp_sgd, gaussian, laplace, pure_dp, approximate_dp, bounded_range, "
+            allowed="it must be a dp_accounting DpEvent",
+            fix="Make one with dp_sgd, gaussian, laplace, pure_dp, approximate_dp, bounded_range, "
             "zcdp, rdp, from_profile, from_pld, from_opacus, compose or worst_case. A RunPlan has "
             "one: its attribute event.",
         )
@@ -54,10 +54,10 @@ def as_event(name: str, value: Any) -> Any:
 def as_events(values: Any) -> tuple[Any, ...]:
     """Returns ``values`` if they are events, at least one; refuses anything else."""
     if isinstance(values, dp_event.DpEvent) or not hasattr(values, "__iter__"):
-        raise InvalidArgumentError("events", values, "it must be a sequence of events")
+        raise InvalidArgumentError("events", values, allowed="it must be a sequence of events")
     events = tuple(as_event(f"events[{i}]", value) for i, value in enumerate(values))
     if not events:
-        raise InvalidArgumentError("events", values, "it must name at least one event")
+        raise InvalidArgumentError("events", values, allowed="it must name at least one event")
     return events
 
 
@@ -68,7 +68,7 @@ def _noise(name: str, value: Any) -> float:
     noise = validation.number(name, value)
     if noise == 0.0:
         raise InvalidArgumentError(
-            name, value, "it must be positive", "Without noise nothing is private."
+            name, value, allowed="it must be positive", fix="Without noise nothing is private."
         )
     return validation.positive(name, value)
 
@@ -93,8 +93,8 @@ def dp_sgd(*, noise_multiplier: float, sample_rate: float, steps: int) -> dp_eve
         raise InvalidArgumentError(
             "sample_rate",
             sample_rate,
-            "it must lie in (0, 1]",
-            "It is the expected batch size divided by the number of records.",
+            allowed="it must lie in (0, 1]",
+            fix="It is the expected batch size divided by the number of records.",
         )
     count = validation.whole("steps", steps, 1)
     step = dp_event.PoissonSampledDpEvent(rate, dp_event.GaussianDpEvent(noise))

@@ -127,7 +127,7 @@ class Guarantee(Entry):
         """
         tail = validation.open_unit("tail", tail)
         if tail < 1e-12:
-            raise InvalidArgumentError("tail", tail, "it must lie in [1e-12, 1)")
+            raise InvalidArgumentError("tail", tail, allowed="it must lie in [1e-12, 1)")
         # Lazy: no epsilon depends on it.
         from optuna_dp.accounting.gaussian_dp import mu_of
 
@@ -219,8 +219,8 @@ class Guarantee(Entry):
                     raise InvalidArgumentError(
                         "other",
                         part.neighboring_relation,
-                        f"this guarantee is for {self.neighboring_relation!r}",
-                        "Guarantees under different neighbouring relations do not compose.",
+                        problem=f"this guarantee is for {self.neighboring_relation!r}",
+                        fix="Guarantees under different neighbouring relations do not compose.",
                     )
                 tree.append(part.event)
             else:
@@ -236,7 +236,7 @@ class Guarantee(Entry):
     def refusal(cls, data: Any, reason: str, fix: str = "") -> InvalidArgumentError:
         """Returns the error for JSON that is not that of a guarantee."""
         return InvalidArgumentError(
-            "data", data, f"it must be what Guarantee.to_json returned ({reason})", fix
+            "data", data, allowed=f"it must be what Guarantee.to_json returned ({reason})", fix=fix
         )
 
     @functools.cached_property

@@ -34,7 +34,7 @@ def from_opacus(engine_or_accountant: Any) -> dp_event.DpEvent:
         raise InvalidArgumentError(
             "engine_or_accountant",
             engine_or_accountant,
-            "it must be an Opacus PrivacyEngine or accountant with a history list",
+            allowed="it must be an Opacus PrivacyEngine or accountant with a history list",
         )
     mechanism = getattr(accountant, "mechanism", None)
     kind = mechanism() if callable(mechanism) else "rdp"
@@ -42,16 +42,17 @@ def from_opacus(engine_or_accountant: Any) -> dp_event.DpEvent:
         raise InvalidArgumentError(
             "engine_or_accountant",
             Text(f"{type(accountant).__name__} of mechanism {kind!r}"),
-            f"its mechanism must be one of {', '.join(_OPACUS_MECHANISMS)}, whose history counts "
+            allowed=f"its mechanism must be one of {', '.join(_OPACUS_MECHANISMS)}, whose "
+            "history counts "
             "Poisson-sampled Gaussian steps",
-            "Describe the run with dp_sgd or another event instead.",
+            fix="Describe the run with dp_sgd or another event instead.",
         )
     if not history:
         raise InvalidArgumentError(
             "engine_or_accountant",
             Text("an empty history"),
-            "at least one step must have been recorded",
-            "Call it after training, or describe the run with dp_sgd(...).",
+            allowed="at least one step must have been recorded",
+            fix="Call it after training, or describe the run with dp_sgd(...).",
         )
     return compose(*(_opacus_entry(i, entry) for i, entry in enumerate(history)))
 
@@ -62,11 +63,9 @@ def _opacus_entry(index: int, entry: Any) -> Any:
         noise_multiplier, sample_rate, steps = entry
     except (TypeError, ValueError):
         raise InvalidArgumentError(
-            name, entry, "it must be (noise_multiplier, sample_rate, steps)"
+            name, entry, allowed="it must be (noise_multiplier, sample_rate, steps)"
         ) from None
     try:
         return dp_sgd(noise_multiplier=noise_multiplier, sample_rate=sample_rate, steps=steps)
     except InvalidArgumentError as error:
-        raise InvalidArgumentError(
-            f"{name}.{error.argument}", error.value, error.allowed, error.fix
-        ) from None
+        raise error.about(f"{name}.{error.argument}") from None

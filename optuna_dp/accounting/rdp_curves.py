@@ -29,15 +29,15 @@ def checked_orders(orders: npt.ArrayLike) -> FloatArray:
     try:
         result = np.asarray(orders, dtype=np.float64)
     except (TypeError, ValueError, OverflowError):
-        raise InvalidArgumentError("orders", orders, "it must hold numbers only") from None
+        raise InvalidArgumentError("orders", orders, allowed="it must hold numbers only") from None
     if result.ndim != 1 or result.size == 0:
-        raise InvalidArgumentError("orders", orders, "it must be a non-empty sequence")
+        raise InvalidArgumentError("orders", orders, allowed="it must be a non-empty sequence")
     if not np.all((result > 1.0) & (result < np.inf)) or np.any(np.diff(result) <= 0.0):
         raise InvalidArgumentError(
             "orders",
             orders,
-            "they must be finite, above 1 and ascending",
-            "Just above 1 stands for order 1; order infinity, where it is finite, is "
+            allowed="they must be finite, above 1 and ascending",
+            fix="Just above 1 stands for order 1; order infinity, where it is finite, is "
             "Guarantee.by_method(delta)['pure'].",
         )
     return result
@@ -49,12 +49,14 @@ def checked_curve(orders: npt.ArrayLike, run_rdp: npt.ArrayLike) -> tuple[FloatA
     run = np.asarray(run_rdp, dtype=np.float64)
     if a.ndim != 1 or a.size == 0 or not bool(np.all(a >= 1.0)):
         raise InvalidArgumentError(
-            "orders", orders, "it must be a non-empty sequence of orders of at least 1"
+            "orders", orders, allowed="it must be a non-empty sequence of orders of at least 1"
         )
     # A divergence is at least 0; accountants return -1e-18 and the like when rounding.
     if run.shape != a.shape or not bool(np.all(run >= -1e-9)):
         raise InvalidArgumentError(
-            "run_rdp", run_rdp, "it must hold one value >= 0 (or inf) for each order, and no NaN"
+            "run_rdp",
+            run_rdp,
+            allowed="it must hold one value >= 0 (or inf) for each order, and no NaN",
         )
     return a, np.maximum(run, 0.0)
 
@@ -149,7 +151,7 @@ def rdp_to_delta(orders: npt.ArrayLike, rdp: npt.ArrayLike, epsilons: npt.ArrayL
     r = np.asarray(rdp, dtype=np.float64)
     eps = np.asarray(epsilons, dtype=np.float64)
     if not np.all(eps >= 0.0):
-        raise InvalidArgumentError("epsilons", epsilons, "they must be non-negative")
+        raise InvalidArgumentError("epsilons", epsilons, allowed="they must be non-negative")
     best = np.full(eps.shape, np.sqrt(-np.expm1(-np.min(r))))
     for order, value in zip(a, r, strict=True):
         # dp-accounting's own cut: below, the formula is neither stable nor useful.

@@ -167,7 +167,9 @@ def _rdp(event: Any, relation: str, orders: FloatArray) -> FloatArray:
         except ZeroDivisionError:  # Laplace noise of scale 0, which is none.
             values[~long] = np.inf
         except ValueError as error:
-            raise InvalidArgumentError("event", event, f"dp-accounting says: {error}") from error
+            raise InvalidArgumentError(
+                "event", event, problem=f"dp-accounting says: {error}"
+            ) from error
         # A divergence is at least zero; below it is rounding, and NaN is inf times zero.
         values = np.where(np.isnan(values), np.inf, np.maximum(values, 0.0))
         bound = np.minimum(bound, running_minimum(orders, values))

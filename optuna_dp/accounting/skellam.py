@@ -56,7 +56,10 @@ def _checked(variance: float) -> float:
     v = validation.positive("variance", variance)
     if v > LARGEST_VARIANCE:
         raise InvalidArgumentError(
-            "variance", variance, f"it must be at most {LARGEST_VARIANCE:g}", "Raise epsilon."
+            "variance",
+            variance,
+            allowed=f"it must be at most {LARGEST_VARIANCE:g}",
+            fix="Raise epsilon.",
         )
     return v
 

@@ -41,8 +41,8 @@ def unit_of(event: Any) -> str | None:
         raise InvalidArgumentError(
             "event",
             Text("a part about records and a part about clients"),
-            "the parts of one guarantee must be about the same unit",
-            _FIX,
+            allowed="the parts of one guarantee must be about the same unit",
+            fix=_FIX,
         )
     return units.pop() if units else None
 
@@ -57,8 +57,8 @@ def check_relation(event: Any, relation: str) -> None:
         raise InvalidArgumentError(
             "neighboring_relation",
             relation,
-            "the event is about records, and not about clients",
-            'Use "add_or_remove_one" or "replace_one", or wrap the event: per_client(event).',
+            problem="the event is about records, and not about clients",
+            fix='Use "add_or_remove_one" or "replace_one", or wrap the event: per_client(event).',
         )
 
 

@@ -145,9 +145,10 @@ def _log_ratios(pair: DominatingPair, trials: TrialCount, a: FloatArray) -> Floa
         raise InvalidArgumentError(
             "trials",
             trials,
-            "the bound of Koskela, Redberg & Wang covers NegativeBinomial, Poisson and Binomial "
+            problem="the bound of Koskela, Redberg & Wang covers NegativeBinomial, Poisson and "
+            "Binomial "
             "laws",
-            "Use the profile bound, which covers every law.",
+            fix="Use the profile bound, which covers every law.",
         )
     return log_ratios
 

@@ -97,7 +97,7 @@ def strongest_policy_attack(
     c, big_c = density_bounds
     target = validation.open_unit("delta", delta)
     if policy not in ("history", "data"):
-        raise InvalidArgumentError("policy", policy, 'it must be "history" or "data"')
+        raise InvalidArgumentError("policy", policy, allowed='it must be "history" or "data"')
     plain = strongest_attack(pair, trials, target)
     best = PolicyAttack(plain.epsilon, target, policy, plain.direction, plain=plain)
     if c == big_c or not math.isfinite(plain.epsilon) or not np.any(pair.mass > 0.0):

@@ -69,11 +69,13 @@ def check_objective(
     """
     if not callable(objective):
         raise InvalidArgumentError(
-            "objective", objective, "it must be a function of a trial, as for study.optimize"
+            "objective",
+            objective,
+            allowed="it must be a function of a trial, as for study.optimize",
         )
     if plan is not None and event is not None:
         raise InvalidArgumentError(
-            "event", event, "a plan has events of its own; give one of both"
+            "event", event, problem="a plan has events of its own; give one of both"
         )
     if event is not None:
         as_event("event", event)
@@ -101,7 +103,7 @@ def _event_of(plan: BudgetPlan | RunPlan) -> dp_event.DpEvent:
         return plan.event if isinstance(plan, RunPlan) else plan.final.event
     except (AttributeError, OptunaDPError):
         raise InvalidArgumentError(
-            "plan", plan, "it must be what plan_budget returned, or an optuna_dp.RunPlan"
+            "plan", plan, allowed="it must be what plan_budget returned, or an optuna_dp.RunPlan"
         ) from None
 
 

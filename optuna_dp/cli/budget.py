@@ -77,7 +77,7 @@ def budget(
 
     with clear_errors(budget):
         if script is not None and script.exists():
-            raise InvalidArgumentError("--script", str(script), "the file exists already")
+            raise InvalidArgumentError("--script", str(script), problem="the file exists already")
         arguments = {
             "epsilon": epsilon,
             "delta": delta,
@@ -198,7 +198,9 @@ def _rungs(text: str) -> tuple[int, ...]:
         return () if text.strip() == "0" else tuple(int(part) for part in text.split(","))
     except ValueError:
         raise InvalidArgumentError(
-            "--pilots", text, "it must be whole numbers with commas between them, such as 16,4"
+            "--pilots",
+            text,
+            allowed="it must be whole numbers with commas between them, such as 16,4",
         ) from None
 
 

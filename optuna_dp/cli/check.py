@@ -59,7 +59,9 @@ def check(
         path, _, name = objective.rpartition(":")
         if not path or not name:
             raise InvalidArgumentError(
-                "OBJECTIVE", objective, "it must be a file and a name, as in script.py:objective"
+                "OBJECTIVE",
+                objective,
+                allowed="it must be a file and a name, as in script.py:objective",
             )
         module, starts_a_study = _imported(path)
         checked_objective = _named(module, path, name, "OBJECTIVE")
@@ -138,7 +140,7 @@ def _imported(path: str) -> tuple[Any, bool]:
     """
     file = Path(path)
     if not file.is_file() or file.suffix != ".py":
-        raise InvalidArgumentError("OBJECTIVE", path, "there is no such Python file")
+        raise InvalidArgumentError("OBJECTIVE", path, problem="there is no such Python file")
     name = f"checked_{file.stem}"  # never that of a module which exists
     spec = importlib.util.spec_from_file_location(name, file.resolve())
     assert spec is not None  # for a file that ends in .py there always is one
@@ -156,8 +158,8 @@ def _imported(path: str) -> tuple[Any, bool]:
             raise InvalidArgumentError(
                 "OBJECTIVE",
                 path,
-                f"importing it ends with {type(error).__name__}: {error}",
-                'Put the code that starts the study under if __name__ == "__main__".',
+                problem=f"importing it ends with {type(error).__name__}: {error}",
+                fix='Put the code that starts the study under if __name__ == "__main__".',
             ) from error
     return module, starts_a_study
 
@@ -171,4 +173,6 @@ def _named(module: Any, path: str, name: str, flag: str) -> Any:
     try:
         return getattr(module, name)
     except AttributeError:
-        raise InvalidArgumentError(flag, name, f"{path} does not define this name") from None
+        raise InvalidArgumentError(
+            flag, name, problem=f"{path} does not define this name"
+        ) from None

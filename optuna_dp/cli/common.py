@@ -142,9 +142,9 @@ def clear_errors(command: Callable[..., None], **flags: str) -> Iterator[None]:
         message = str(error)
         if isinstance(error, InvalidArgumentError):
             name = (options | flags).get(error.argument, error.argument)
-            message = str(InvalidArgumentError(name, error.value, error.allowed, error.fix))
+            message = str(error.about(name))
             if error.value is None:
-                message = f"{name} is missing: {error.allowed}. {error.fix}".strip()
+                message = f"{name} is missing: {error.why}. {error.fix}".strip()
         _print_error(message)
         raise typer.Exit(code=2) from error
 

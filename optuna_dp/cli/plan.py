@@ -151,31 +151,34 @@ def _check(event: str | None, training: dict[str, Any], target: float | None) ->
         for name, value in training.items():
             if value is not None:
                 raise InvalidArgumentError(
-                    name, value, "it cannot be combined with --event", "Use one or the other."
+                    name,
+                    value,
+                    problem="it cannot be combined with --event",
+                    fix="Use one or the other.",
                 )
         if target is not None:
             raise InvalidArgumentError(
                 "--target-epsilon",
                 target,
-                "the noise of an --event is fixed",
-                "Use the DP-SGD options.",
+                problem="the noise of an --event is fixed",
+                fix="Use the DP-SGD options.",
             )
         return
     for name in ("--sample-rate", "--steps"):
         if training[name] is None:
             raise InvalidArgumentError(
-                name, None, "it is needed to say what one run costs", "Or use --event."
+                name, None, problem="it is needed to say what one run costs", fix="Or use --event."
             )
     if noise is None and target is None:
         raise InvalidArgumentError(
-            "--noise-multiplier", None, "it is needed unless --target-epsilon is given"
+            "--noise-multiplier", None, problem="it is needed unless --target-epsilon is given"
         )
     if noise is not None and target is not None:
         raise InvalidArgumentError(
             "--noise-multiplier",
             noise,
-            "it is what --target-epsilon solves for",
-            "Leave out one of the two. odp.calibrate finds a mean or density bounds.",
+            problem="it is what --target-epsilon solves for",
+            fix="Leave out one of the two. odp.calibrate finds a mean or density bounds.",
         )
 
 
@@ -186,7 +189,9 @@ def _read(event: str) -> Any:
     try:
         return event_from_json(json.loads(event))
     except json.JSONDecodeError as error:
-        raise InvalidArgumentError("--event", event, f"it must be JSON ({error})") from None
+        raise InvalidArgumentError(
+            "--event", event, allowed=f"it must be JSON ({error})"
+        ) from None
 
 
 def _dp_sgd(training: dict[str, Any]) -> Any:
@@ -216,8 +221,8 @@ def _bounds(texts: list[str]) -> list[tuple[float, float]]:
             raise InvalidArgumentError(
                 "--density-bounds",
                 text,
-                "it must be two numbers c,C with 0 < c <= 1 <= C, or none",
-                "For example 0.75,2.",
+                allowed="it must be two numbers c,C with 0 < c <= 1 <= C, or none",
+                fix="For example 0.75,2.",
             ) from None
         bounds.append((c, big_c))
     return bounds

@@ -133,7 +133,10 @@ def release(
 
         if publish_as is not None and publish_to is None:
             raise InvalidArgumentError(
-                "--publish-as", publish_as, "it needs --publish-to", "Name the storage too."
+                "--publish-as",
+                publish_as,
+                problem="it needs --publish-to",
+                fix="Name the storage too.",
             )
         result = release_study(
             load_study(storage, study), failures=cast(Any, failures), vouched=vouched
@@ -198,8 +201,8 @@ def verify(
             raise InvalidArgumentError(
                 pages[0],
                 True,
-                "it prints a page to read, and nothing else",
-                f"Leave it out, or {pages[1] if len(pages) > 1 else '--json'}.",
+                problem="it prints a page to read, and nothing else",
+                fix=f"Leave it out, or {pages[1] if len(pages) > 1 else '--json'}.",
             )
         verification = check(file, artifact=artifact, most=most, time_limit=time_limit)
     report = json.dumps(verification.to_json(), indent=2) if as_json else str(verification)
@@ -220,7 +223,7 @@ def _mended(storage: str) -> MendedJournal:
         raise InvalidArgumentError(
             "--mend",
             hidden_password(storage),
-            "only the file of a journal has lines that can be torn",
+            problem="only the file of a journal has lines that can be torn",
         )
     _check_file(Path(storage), is_sqlite=False)
     try:
@@ -228,7 +231,7 @@ def _mended(storage: str) -> MendedJournal:
     except OSError as error:
         fix = "Free some disk space first: a copy of the file is kept."
         reason = f"the file cannot be copied and written ({error.strerror or error})"
-        raise InvalidArgumentError("STORAGE", storage, reason, fix) from error
+        raise InvalidArgumentError("STORAGE", storage, problem=reason, fix=fix) from error
 
 
 def load_study(storage: str, study_name: str) -> Study:
@@ -244,7 +247,9 @@ def load_study(storage: str, study_name: str) -> Study:
         names = sorted(optuna.get_all_study_names(backend))
         if study_name not in names:
             has = f"It has: {', '.join(map(repr, names)) or 'none'}."
-            raise InvalidArgumentError("STUDY", study_name, "the storage has no such study", has)
+            raise InvalidArgumentError(
+                "STUDY", study_name, problem="the storage has no such study", fix=has
+            )
         return optuna.load_study(study_name=study_name, storage=backend)
     except InvalidArgumentError:
         raise
@@ -258,15 +263,15 @@ def load_study(storage: str, study_name: str) -> Study:
             raise InvalidArgumentError(
                 "STORAGE",
                 storage,
-                f"{len(torn)} of its lines are torn, the first is line {torn[0]}",
-                "End all workers, free some disk space, and drop them: optuna-dp recover "
+                problem=f"{len(torn)} of its lines are torn, the first is line {torn[0]}",
+                fix="End all workers, free some disk space, and drop them: optuna-dp recover "
                 f"{storage} {study_name} --mend",
             ) from error
         # Optuna's errors about a storage have the driver's as their cause.
         text = str(error.__cause__ or error).strip() or type(error).__name__
         line = text.splitlines()[0].rstrip(". ")
         raise InvalidArgumentError(
-            "STORAGE", hidden_password(storage), f"it cannot be read ({line})", _WHAT
+            "STORAGE", hidden_password(storage), problem=f"it cannot be read ({line})", fix=_WHAT
         ) from error
 
 
@@ -291,10 +296,10 @@ def _open(storage: str) -> BaseStorage:
 def _check_file(path: Path, *, is_sqlite: bool) -> None:
     if not path.is_file():
         reason = "it is not a file" if path.exists() else "there is no such file"
-        raise InvalidArgumentError("STORAGE", str(path), reason, _WHAT)
+        raise InvalidArgumentError("STORAGE", str(path), problem=reason, fix=_WHAT)
     with path.open("rb") as file:
         has_sqlite_header = file.read(16) == b"SQLite format 3\0"
     if has_sqlite_header != is_sqlite:
         reason = "it is a SQLite database" if has_sqlite_header else "it is not a SQLite database"
         fix = "Give sqlite:///PATH for a database, and the path alone for a journal."
-        raise InvalidArgumentError("STORAGE", str(path), reason, fix)
+        raise InvalidArgumentError("STORAGE", str(path), problem=reason, fix=fix)

@@ -24,13 +24,13 @@ _LARGEST_EXACT = 2**53
 def number(name: str, value: Any) -> float:
     """Returns ``value`` as a float; refuses what is not a number, and NaN."""
     if isinstance(value, bool | str | bytes):
-        raise InvalidArgumentError(name, value, "it must be a real number")
+        raise InvalidArgumentError(name, value, allowed="it must be a real number")
     try:
         result = float(value)
     except (TypeError, ValueError, OverflowError):
-        raise InvalidArgumentError(name, value, "it must be a real number") from None
+        raise InvalidArgumentError(name, value, allowed="it must be a real number") from None
     if math.isnan(result):
-        raise InvalidArgumentError(name, value, "it must not be NaN")
+        raise InvalidArgumentError(name, value, allowed="it must not be NaN")
     return result
 
 
@@ -38,7 +38,7 @@ def positive(name: str, value: Any) -> float:
     """Returns ``value`` as a finite float above zero."""
     result = number(name, value)
     if not 0.0 < result < math.inf:
-        raise InvalidArgumentError(name, value, "it must be positive and finite")
+        raise InvalidArgumentError(name, value, allowed="it must be positive and finite")
     return result
 
 
@@ -46,7 +46,7 @@ def non_negative(name: str, value: Any) -> float:
     """Returns ``value`` as a finite float of at least zero."""
     result = number(name, value)
     if not 0.0 <= result < math.inf:
-        raise InvalidArgumentError(name, value, "it must be non-negative and finite")
+        raise InvalidArgumentError(name, value, allowed="it must be non-negative and finite")
     return result
 
 
@@ -54,7 +54,7 @@ def open_unit(name: str, value: Any) -> float:
     """Returns ``value`` as a float strictly between 0 and 1."""
     result = number(name, value)
     if not 0.0 < result < 1.0:
-        raise InvalidArgumentError(name, value, "it must lie strictly between 0 and 1")
+        raise InvalidArgumentError(name, value, allowed="it must lie strictly between 0 and 1")
     return result
 
 
@@ -70,11 +70,11 @@ def whole(name: str, value: Any, minimum: int = 0) -> int:
         fix = ""
         if isinstance(value, float) and value.is_integer() and abs(value) <= _LARGEST_EXACT:
             fix = f"Write it without a point or an exponent: {name}={int(value):_}."
-        raise InvalidArgumentError(name, value, requirement, fix) from None
+        raise InvalidArgumentError(name, value, allowed=requirement, fix=fix) from None
     if isinstance(value, bool) or result < minimum:
-        raise InvalidArgumentError(name, value, requirement)
+        raise InvalidArgumentError(name, value, allowed=requirement)
     if result > _LARGEST_WHOLE:
-        raise InvalidArgumentError(name, value, f"{requirement} and at most 2**63 - 1")
+        raise InvalidArgumentError(name, value, allowed=f"{requirement} and at most 2**63 - 1")
     return result
 
 
@@ -93,15 +93,15 @@ def any_bounds(value: Any) -> tuple[float, float]:
         lower, upper = value
     except (TypeError, ValueError):
         raise InvalidArgumentError(
-            "density_bounds", value, "it must be a pair (c, C) with 0 < c <= 1 <= C"
+            "density_bounds", value, allowed="it must be a pair (c, C) with 0 < c <= 1 <= C"
         ) from None
     c, big_c = number("density_bounds[0]", lower), number("density_bounds[1]", upper)
     if not 0.0 < c <= 1.0 <= big_c < math.inf:
         raise InvalidArgumentError(
             "density_bounds",
             (lower, upper),
-            "it must be a pair (c, C) with 0 < c <= 1 <= C < inf",
-            "A density averages to one over the prior, so it cannot stay above or below one.",
+            allowed="it must be a pair (c, C) with 0 < c <= 1 <= C < inf",
+            fix="A density averages to one over the prior, so it cannot stay above or below one.",
         )
     return (c, big_c)
 
@@ -181,15 +181,16 @@ def _unexpected(
     for name, value in kwargs.items():
         if name not in signature.parameters:
             default = (f"odp.{function} has no such argument", f"It has {names}.")
-            return InvalidArgumentError(name, value, *answers.get(name, default))
+            problem, fix = answers.get(name, default)
+            return InvalidArgumentError(name, value, problem=problem, fix=fix)
     places = [p for p in parameters if p.kind is not inspect.Parameter.KEYWORD_ONLY]
     if len(args) > len(places):
         keyword = next(p.name for p in parameters if p.kind is inspect.Parameter.KEYWORD_ONLY)
         return InvalidArgumentError(
             f"argument {len(places) + 1}",
             args[len(places)],
-            f"odp.{function} takes it by name, so that none is taken for another",
-            f"Write {keyword}=... . The names are {names}.",
+            problem=f"odp.{function} takes it by name, so that none is taken for another",
+            fix=f"Write {keyword}=... . The names are {names}.",
         )
     return None
 

@@ -51,7 +51,7 @@ class DataDescription(Entry):
         for name in ("dataset", "owner", "date", "unit", "sampling", "trust", "purpose"):
             text = getattr(self, name)
             if text is not None and (not isinstance(text, str) or not text.strip()):
-                raise InvalidArgumentError(name, text, "it must be a text")
+                raise InvalidArgumentError(name, text, allowed="it must be a text")
         for name in ("records", "most"):
             if getattr(self, name) is not None:
                 validation.whole(name, getattr(self, name), 1)
@@ -59,22 +59,22 @@ class DataDescription(Entry):
             raise InvalidArgumentError(
                 "unit",
                 self.unit,
-                "it must be a noun: letters, digits, spaces, hyphens and apostrophes only",
-                "For example unit='hospital stay'.",
+                allowed="it must be a noun: letters, digits, spaces, hyphens and apostrophes only",
+                fix="For example unit='hospital stay'.",
             )
         if self.date is not None:
             try:
                 datetime.date.fromisoformat(self.date)
             except ValueError:
                 raise InvalidArgumentError(
-                    "date", self.date, "it must be a day", "For example '2026-03-31'."
+                    "date", self.date, allowed="it must be a day", fix="For example '2026-03-31'."
                 ) from None
         if self.most is not None and self.unit is None:
             raise InvalidArgumentError(
                 "most",
                 self.most,
-                "it is the largest number of records of one unit, so it needs the unit",
-                "For example unit='patient'.",
+                problem="it is the largest number of records of one unit, so it needs the unit",
+                fix="For example unit='patient'.",
             )
 
     def facts(self) -> list[Fact]:

@@ -73,14 +73,14 @@ def draw_ranges(run: Run, schema: Schema, rows: Any) -> Schema:
     """
     if not isinstance(run, Run):
         raise InvalidArgumentError(
-            "run", run, "it must be what optuna_dp.start_run(trial) returned"
+            "run", run, allowed="it must be what optuna_dp.start_run(trial) returned"
         )
     if not isinstance(schema, Schema) or not schema.open_columns:
         raise InvalidArgumentError(
             "schema",
             schema,
-            "it must be a schema with columns whose range is to be drawn",
-            'For example odp.Schema(income=odp.Number(0, 1e8, scale="private"), ...). By any '
+            allowed="it must be a schema with columns whose range is to be drawn",
+            fix='For example odp.Schema(income=odp.Number(0, 1e8, scale="private"), ...). By any '
             "other schema encode at once.",
         )
     trial = run.own_trial()
@@ -90,8 +90,8 @@ def draw_ranges(run: Run, schema: Schema, rows: Any) -> Schema:
         raise InvalidArgumentError(
             "schema",
             Text(f"a schema with {len(columns)} open ranges"),
-            f"the plan pays for drawing {query.columns}",
-            "Plan with this schema: plan_budget(..., schema=schema).",
+            problem=f"the plan pays for drawing {query.columns}",
+            fix="Plan with this schema: plan_budget(..., schema=schema).",
         )
     ranges = polling.poll(lambda: _drawn_or_ours(trial), on_pause=_refuse_long_wait)
     if ranges is _OURS:

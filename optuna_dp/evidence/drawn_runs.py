@@ -114,7 +114,7 @@ class DrawnRuns(Procedure):
                     "it is for studies whose plan says what runs are, and this is one of "
                     f"{self.design.sampler} without"
                 )
-                raise InvalidArgumentError(name, value, reason, "Leave it out.")
+                raise InvalidArgumentError(name, value, problem=reason, fix="Leave it out.")
 
     @abstractmethod
     def winner(self, evidence: Evidence) -> FrozenTrial | None:

@@ -210,6 +210,7 @@ class Procedure(ABC):
             raise InvalidArgumentError(
                 "failures",
                 request.failures,
-                f"the number of runs of {self.design.sampler} is not secret, so none is revealed",
-                "Leave it out.",
+                problem=f"the number of runs of {self.design.sampler} is not secret, so none is "
+                "revealed",
+                fix="Leave it out.",
             )

@@ -42,7 +42,7 @@ STATED_ONLY = (
 def checked_vouched(vouched: Any) -> None:
     """Refuses what is no reason in words; None is allowed."""
     if vouched is not None and (not isinstance(vouched, str) or not vouched.strip()):
-        raise InvalidArgumentError("vouched", vouched, "it must be a text that says why")
+        raise InvalidArgumentError("vouched", vouched, allowed="it must be a text that says why")
 
 
 def warning_of(judgement: RunJudgement, state: TrialState) -> tuple[str, str] | None:

@@ -82,8 +82,8 @@ class StatedRun(Entry):
             raise InvalidArgumentError(
                 "run",
                 self.event,
-                "it must say what one run costs: a DpEvent, or for a sampler a RunPlan",
-                "Give the sampler optuna_dp.RunPlan(...), or give an event of "
+                allowed="it must say what one run costs: a DpEvent, or for a sampler a RunPlan",
+                fix="Give the sampler optuna_dp.RunPlan(...), or give an event of "
                 "optuna_dp.dp_sgd(...), optuna_dp.gaussian(...), optuna_dp.compose(...) or "
                 "dp_accounting.",
             )
@@ -125,7 +125,7 @@ def attribute_names(output_attributes: Any) -> tuple[str, ...]:
         or not all(isinstance(name, str) for name in output_attributes)
     ):
         raise InvalidArgumentError(
-            "output_attributes", output_attributes, "it must be a sequence of names"
+            "output_attributes", output_attributes, allowed="it must be a sequence of names"
         )
     return tuple(sorted(set(output_attributes)))
 

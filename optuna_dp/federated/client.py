@@ -98,11 +98,13 @@ def voter(
     """
     if max_epsilon is not None:
         if policy is not None:
-            raise InvalidArgumentError("max_epsilon", max_epsilon, "policy has one already")
+            raise InvalidArgumentError(
+                "max_epsilon", max_epsilon, problem="policy has one already"
+            )
         policy = VotePolicy(max_epsilon=max_epsilon, ledger=ledger)
     elif ledger is not None:
         raise InvalidArgumentError(
-            "ledger", ledger, "it goes with max_epsilon", "Give the policy a ledger."
+            "ledger", ledger, problem="it goes with max_epsilon", fix="Give the policy a ledger."
         )
 
     def register(objective: Objective) -> Objective:
@@ -291,7 +293,7 @@ def evaluation_of(objective: Callable[..., float]) -> Evaluation:
         raise InvalidArgumentError(
             "objective",
             Text(f"a function of {', '.join(required) or 'nothing'}"),
-            "it must take (params, context), or a trial alone",
+            allowed="it must take (params, context), or a trial alone",
         )
 
     def with_trial(params: Params, context: Context) -> float:

@@ -46,7 +46,7 @@ class InProcessGrid(Grid):
         n = validation.whole("len(node_configs)", len(node_configs), 1)
         apps = [app] * n if callable(app) else list(app)
         if len(apps) != n:
-            raise InvalidArgumentError("app", len(apps), f"there must be one, or {n}")
+            raise InvalidArgumentError("app", len(apps), allowed=f"there must be one, or {n}")
         self.nodes = {
             node: (apps[i], Context(_RUN_ID, node, dict(config), RecordDict(), run_config or {}))
             for i, (node, config) in enumerate(

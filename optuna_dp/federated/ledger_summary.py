@@ -48,7 +48,7 @@ def client_statement(policy: VotePolicy | str | Path) -> str:
     """
     limits = policy if isinstance(policy, VotePolicy) else VotePolicy.from_file(policy)
     if limits.ledger in (None, RUN_LEDGER):
-        raise InvalidArgumentError("policy", policy, "it must name a file as its ledger")
+        raise InvalidArgumentError("policy", policy, allowed="it must name a file as its ledger")
     answers = FileLedger(str(limits.ledger)).answers()
     counts = tuple(Counter(answer.event for answer in answers).items())
     epsilon = rounded_up(total_epsilon(counts, limits.adjacency, limits.delta), 4)

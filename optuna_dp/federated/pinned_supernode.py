@@ -56,7 +56,7 @@ def digests_in(text: str) -> frozenset[str]:
     matches = [re.match(r"([0-9a-f]{64})(\s|$)", line) for line in lines]
     if not lines or not all(matches):
         raise InvalidArgumentError(
-            "apps", text[:80], "it must hold lines as sha256sum writes them, at least one"
+            "apps", text[:80], allowed="it must hold lines as sha256sum writes them, at least one"
         )
     return frozenset(match[1] for match in matches if match is not None)
 

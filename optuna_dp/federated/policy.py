@@ -135,14 +135,14 @@ class VotePolicy:
         validation.whole("max_colluding", self.max_colluding)
         if self.server not in SERVERS:
             raise InvalidArgumentError(
-                "server", self.server, f"it must be one of {', '.join(SERVERS)}"
+                "server", self.server, allowed=f"it must be one of {', '.join(SERVERS)}"
             )
         for name, range_limits in (self.search_space or {}).items():
             if set(range_limits) not in ({"low", "high"}, {"choices"}):
                 raise InvalidArgumentError(
                     f"search_space[{name!r}]",
                     range_limits,
-                    "it must have low and high, or choices",
+                    allowed="it must have low and high, or choices",
                 )
 
     @classmethod
@@ -161,24 +161,30 @@ class VotePolicy:
             data = tomllib.loads(file.read_text(encoding="utf-8"))
         except (OSError, ValueError) as error:
             raise InvalidArgumentError(
-                "policy", str(path), f"it cannot be read: {error}"
+                "policy", str(path), problem=f"it cannot be read: {error}"
             ) from None
         unknown = set(data) - {field.name for field in fields(cls)}
         if unknown or not {"max_epsilon", "ledger"} <= set(data):
             raise InvalidArgumentError(
                 "policy",
                 sorted(data),
-                "it must give max_epsilon and ledger, and else only arguments of VotePolicy",
+                allowed="it must give max_epsilon and ledger, and else only arguments of "
+                "VotePolicy",
             )
         if data["ledger"] == RUN_LEDGER:
             raise InvalidArgumentError(
-                "ledger", RUN_LEDGER, "a node's policy must name a file", "Name it votes.ledger."
+                "ledger",
+                RUN_LEDGER,
+                allowed="a node's policy must name a file",
+                fix="Name it votes.ledger.",
             )
         data["ledger"] = str(file.parent / str(data["ledger"]))
         try:
             return cls(**data)
         except TypeError as error:
-            raise InvalidArgumentError("policy", str(path), f"it is malformed: {error}") from None
+            raise InvalidArgumentError(
+                "policy", str(path), problem=f"it is malformed: {error}"
+            ) from None
 
     @property
     def total(self) -> float:

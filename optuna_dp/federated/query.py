@@ -108,8 +108,8 @@ def _check_length(text: str) -> None:
         raise InvalidArgumentError(
             "candidates",
             Text(f"{len(text)} characters"),
-            f"a query must have at most {LARGEST_TEXT} characters",
-            "Use fewer candidates.",
+            allowed=f"a query must have at most {LARGEST_TEXT} characters",
+            fix="Use fewer candidates.",
         )
 
 
@@ -122,14 +122,18 @@ def parsed(text: str) -> VoteQuery:
             raise InvalidArgumentError(
                 "query",
                 (data["format"], data["version"]),
-                f"this optuna-dp answers {_FORMAT!r}, version {_VERSION}",
-                "Use the same version of optuna-dp on server and clients.",
+                problem=f"this optuna-dp answers {_FORMAT!r}, version {_VERSION}",
+                fix="Use the same version of optuna-dp on server and clients.",
             )
         if set(data) != {"format", "version", "search", "direction", "plan", "vote"}:
-            raise InvalidArgumentError("query", sorted(data), "it holds other things than a vote")
+            raise InvalidArgumentError(
+                "query", sorted(data), problem="it holds other things than a vote"
+            )
         space, candidates = read_search(data["search"])
         if not _NAME.fullmatch(data["vote"]):
-            raise InvalidArgumentError("vote", data["vote"][:80], "it must be a short name")
+            raise InvalidArgumentError(
+                "vote", data["vote"][:80], allowed="it must be a short name"
+            )
         query = VoteQuery(
             space,
             tuple(candidates),
@@ -141,11 +145,11 @@ def parsed(text: str) -> VoteQuery:
         raise
     except _MALFORMED as error:
         raise InvalidArgumentError(
-            "query", text[:80], f"it must be what VoteQuery.to_json wrote ({error!r})"
+            "query", text[:80], allowed=f"it must be what VoteQuery.to_json wrote ({error!r})"
         ) from None
     if query.plan.candidates != len(query.candidates):
         raise InvalidArgumentError(
-            "query", len(query.candidates), "its candidates must be as many as planned"
+            "query", len(query.candidates), allowed="its candidates must be as many as planned"
         )
     return query
 
@@ -188,7 +192,7 @@ def external_value(name: str, distribution: BaseDistribution, i: int, number: An
     internal = float(number)
     if not contains(distribution, internal):
         raise InvalidArgumentError(
-            f"candidates[{i}][{name!r}]", number, f"it must lie in {distribution}"
+            f"candidates[{i}][{name!r}]", number, allowed=f"it must lie in {distribution}"
         )
     return distribution.to_external_repr(internal)
 
@@ -197,7 +201,7 @@ def checked_direction(value: Any) -> str:
     """Returns "minimize" or "maximize"; refuses anything else."""
     if value not in _DIRECTIONS:
         raise InvalidArgumentError(
-            "direction", value, f"it must be one of {', '.join(_DIRECTIONS)}"
+            "direction", value, allowed=f"it must be one of {', '.join(_DIRECTIONS)}"
         )
     return str(value)
 
@@ -219,14 +223,16 @@ def choose_candidates(
     if isinstance(candidates, str):
         if candidates != "grid":
             raise InvalidArgumentError(
-                "candidates", candidates, "it must be 'grid', a number, or a list of candidates"
+                "candidates",
+                candidates,
+                allowed="it must be 'grid', a number, or a list of candidates",
             )
         return tuple(grid_of(space, _LARGEST_GRID))
     if isinstance(candidates, int) and not isinstance(candidates, bool):
         return _random(space, candidates, rng)
     if not isinstance(candidates, Sequence) or len(candidates) == 0:
         raise InvalidArgumentError(
-            "candidates", candidates, "it must be 'grid', a positive number, or a list"
+            "candidates", candidates, allowed="it must be 'grid', a positive number, or a list"
         )
     return tuple(_checked_candidate(space, i, c) for i, c in enumerate(candidates))
 
@@ -235,14 +241,14 @@ def _checked_candidate(space: Mapping[str, BaseDistribution], i: int, candidate:
     name = f"candidates[{i}]"
     if not isinstance(candidate, Mapping) or set(candidate) != set(space):
         raise InvalidArgumentError(
-            name, candidate, f"it must give exactly {', '.join(space) or 'no parameters'}"
+            name, candidate, allowed=f"it must give exactly {', '.join(space) or 'no parameters'}"
         )
     result = {}
     for key, distribution in space.items():
         internal = to_internal(distribution, candidate[key])
         if internal is None:
             raise InvalidArgumentError(
-                f"{name}[{key!r}]", candidate[key], f"it must lie in {distribution}"
+                f"{name}[{key!r}]", candidate[key], allowed=f"it must lie in {distribution}"
             )
         result[key] = distribution.to_external_repr(internal)
     return result
@@ -252,7 +258,7 @@ def _random(
     space: Mapping[str, BaseDistribution], count: int, rng: np.random.Generator
 ) -> tuple[Params, ...]:
     if count < 1:
-        raise InvalidArgumentError("candidates", count, "it must be at least 1")
+        raise InvalidArgumentError("candidates", count, allowed="it must be at least 1")
     candidates: dict[str, Params] = {}
     for _ in range(64):
         points = UniformPrior().sample(space, 2 * count + 16, rng)
@@ -264,6 +270,7 @@ def _random(
     raise InvalidArgumentError(
         "candidates",
         count,
-        f"the search space does not seem to have that many points (found {len(candidates)})",
-        "Use candidates='grid' or fewer.",
+        problem="the search space does not seem to have that many points (found "
+        f"{len(candidates)})",
+        fix="Use candidates='grid' or fewer.",
     )

@@ -71,30 +71,30 @@ class SecureSum(Transport):
             raise InvalidArgumentError(
                 "clients",
                 plan.clients,
-                "secure aggregation needs at least 3",
-                "From the sum of two votes each client learns the other's.",
+                problem="secure aggregation needs at least 3",
+                fix="From the sum of two votes each client learns the other's.",
             )
         if plan.max_dropout > plan.clients - threshold:
             raise InvalidArgumentError(
                 "max_dropout",
                 plan.max_dropout,
-                f"secure aggregation of {plan.clients} clients survives "
+                problem=f"secure aggregation of {plan.clients} clients survives "
                 f"{plan.clients - threshold} dropouts at most",
-                "More than half of the shares must be needed to open a mask.",
+                fix="More than half of the shares must be needed to open a mask.",
             )
         if plan.max_colluding >= threshold:
             raise InvalidArgumentError(
                 "max_colluding",
                 plan.max_colluding,
-                f"it must be less than {threshold}, the number of shares that open a mask",
-                "Lower max_dropout.",
+                allowed=f"it must be less than {threshold}, the number of shares that open a mask",
+                fix="Lower max_dropout.",
             )
         if plan.clients * 2 * entry_bound(plan) >= _MODULUS:
             raise InvalidArgumentError(
                 "clients",
                 plan.clients,
-                "the sum of that much noise does not fit into 32 bits",
-                "Raise epsilon.",
+                problem="the sum of that much noise does not fit into 32 bits",
+                fix="Raise epsilon.",
             )
 
     def facts(self) -> dict[str, Any]:

@@ -111,8 +111,8 @@ class FederatedVote:
             raise InvalidArgumentError(
                 "k",
                 k,
-                f"it must be less than the number of candidates, {len(self._candidates)}",
-                "Each client votes for its k best; a vote for all of them says nothing.",
+                allowed=f"it must be less than the number of candidates, {len(self._candidates)}",
+                fix="Each client votes for its k best; a vote for all of them says nothing.",
             )
         self._epsilon = validation.positive("epsilon", epsilon)
         self._delta = validation.open_unit("delta", delta)
@@ -123,7 +123,9 @@ class FederatedVote:
         self._transport = SecureSum() if secure_aggregation is None else secure_aggregation
         if not isinstance(self._transport, SecureSum | PlainSum):
             raise InvalidArgumentError(
-                "secure_aggregation", secure_aggregation, "it must be SecureSum() or PlainSum()"
+                "secure_aggregation",
+                secure_aggregation,
+                allowed="it must be SecureSum() or PlainSum()",
             )
         self._retries = validation.whole("retries", retries)
         self._rounds = validation.whole("rounds", rounds, 1)
@@ -187,8 +189,9 @@ class FederatedVote:
             raise InvalidArgumentError(
                 "rounds",
                 self._rounds,
-                "all of them have been held",
-                "Plan more rounds at once, or start another vote and compose their guarantees.",
+                problem="all of them have been held",
+                fix="Plan more rounds at once, or start another vote and compose their "
+                "guarantees.",
             )
         nodes = self._wait_for_nodes(grid)
         plan = self._plan_of_all_rounds(len(nodes))
@@ -236,8 +239,8 @@ class FederatedVote:
             raise InvalidArgumentError(
                 "clients",
                 clients,
-                f"the first round was planned for {self._planned.clients}",
-                "Hold all rounds with the same clients, or start another vote.",
+                problem=f"the first round was planned for {self._planned.clients}",
+                fix="Hold all rounds with the same clients, or start another vote.",
             )
         return self._planned
 

@@ -51,8 +51,8 @@ class VoteStrategy(Strategy):
                     raise InvalidArgumentError(
                         f"candidates[{name!r}]",
                         value,
-                        "a strategy sends numbers, words and truth values only",
-                        "Give the choices names, and look their values up on the client.",
+                        problem="a strategy sends numbers, words and truth values only",
+                        fix="Give the choices names, and look their values up on the client.",
                     )
         self.vote = vote
         self.strategy = strategy
@@ -111,7 +111,7 @@ class VoteStrategy(Strategy):
             raise InvalidArgumentError(
                 "train_config",
                 clash,
-                "the vote chooses these parameters",
-                "Give the entries of the configuration other names.",
+                problem="the vote chooses these parameters",
+                fix="Give the entries of the configuration other names.",
             )
         return ConfigRecord({**config, **winner})

@@ -70,19 +70,27 @@ class DoublingPlan(ChoicePlan):
         set_field(self, "granularity", validation.open_unit("granularity", self.granularity))
         if self.granularity < _SMALLEST_GRANULARITY:
             raise InvalidArgumentError(
-                "granularity", self.granularity, f"it must be at least {_SMALLEST_GRANULARITY:g}"
+                "granularity",
+                self.granularity,
+                allowed=f"it must be at least {_SMALLEST_GRANULARITY:g}",
             )
         set_field(self, "lower_bound", validation.number("lower_bound", self.lower_bound))
         if not 0.0 <= self.lower_bound < 1.0:
-            raise InvalidArgumentError("lower_bound", self.lower_bound, "it must lie in [0, 1)")
+            raise InvalidArgumentError(
+                "lower_bound", self.lower_bound, allowed="it must lie in [0, 1)"
+            )
         if self.variant not in ("bounded", "capped"):
-            raise InvalidArgumentError("variant", self.variant, 'it must be "bounded" or "capped"')
+            raise InvalidArgumentError(
+                "variant", self.variant, allowed='it must be "bounded" or "capped"'
+            )
         if self.max_iterations is not None:
             cap = validation.whole("max_iterations", self.max_iterations, minimum=1)
             set_field(self, "max_iterations", cap)
         if self.iteration_bound > _MOST_ITERATIONS:
             raise InvalidArgumentError(
-                "max_iterations", self.max_iterations, f"it must be at most {_MOST_ITERATIONS}"
+                "max_iterations",
+                self.max_iterations,
+                allowed=f"it must be at most {_MOST_ITERATIONS}",
             )
 
     @property
@@ -187,7 +195,10 @@ class LoopState:
         """The state after one more iteration that gave ``answer`` (an index, or None)."""
         if self.finished:
             raise InvalidArgumentError(
-                "answer", answer, "the loop has finished", "Further iterations are not paid for."
+                "answer",
+                answer,
+                problem="the loop has finished",
+                fix="Further iterations are not paid for.",
             )
         successor = replace(self, iterations=self.iterations + 1)
         if answer is None:

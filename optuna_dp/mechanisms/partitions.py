@@ -72,8 +72,8 @@ def partition(
             raise InvalidArgumentError(
                 "key",
                 Text("hidden"),
-                "a number of records is placed by fresh random draws, which use no key",
-                "Pass the records' identifiers to get a placement that can be repeated.",
+                problem="a number of records is placed by fresh random draws, which use no key",
+                fix="Pass the records' identifiers to get a placement that can be repeated.",
             )
         _enough(n, k)
         return np.array([secrets.randbelow(k) for _ in range(n)], dtype=np.int64)
@@ -82,14 +82,14 @@ def partition(
         raise InvalidArgumentError(
             "key",
             Text("hidden"),
-            "it must be 16 to 64 bytes",
-            "Use secrets.token_bytes(32).",
+            allowed="it must be 16 to 64 bytes",
+            fix="Use secrets.token_bytes(32).",
         )
     if isinstance(record_ids_or_n, (str, bytes)) or not isinstance(record_ids_or_n, Iterable):
         raise InvalidArgumentError(
             "record_ids_or_n",
             type_of(record_ids_or_n),
-            "it must be a number of records or a sequence of identifiers",
+            allowed="it must be a number of records or a sequence of identifiers",
         )
     encoded = [_encode(position, record_id) for position, record_id in enumerate(record_ids_or_n)]
     _enough(len(encoded), k)
@@ -97,9 +97,11 @@ def partition(
         raise InvalidArgumentError(
             "record_ids_or_n",
             Text(f"0 to {len(encoded) - 1}"),
-            "these are the numbers of the rows and no identifiers: without the first record all "
+            problem="these are the numbers of the rows and no identifiers: without the first "
+            "record all "
             "the others would have other numbers, and be placed anew",
-            f"Without identifiers give the number of records, partition({len(encoded)}, {k}), and "
+            fix=f"Without identifiers give the number of records, partition({len(encoded)}, "
+            f"{k}), and "
             "store each record's part beside it.",
         )
     keyed = hashlib.blake2b(key=key or secrets.token_bytes(32), digest_size=16)
@@ -116,8 +118,8 @@ def _enough(n: int, k: int) -> None:
         raise InvalidArgumentError(
             "record_ids_or_n",
             n,
-            f"there must be at least as many records as partitions (k={k})",
-            "Use fewer partitions.",
+            allowed=f"there must be at least as many records as partitions (k={k})",
+            fix="Use fewer partitions.",
         )
 
 
@@ -132,6 +134,6 @@ def _encode(position: int, record_id: Any) -> bytes:
     raise InvalidArgumentError(
         f"record_ids_or_n[{position}]",
         type_of(record_id),  # It may be the record itself.
-        "an identifier must be a str, bytes or int: the record's name, not its content",
-        "Without identifiers give the number of records: partition(len(x), k).",
+        allowed="an identifier must be a str, bytes or int: the record's name, not its content",
+        fix="Without identifiers give the number of records: partition(len(x), k).",
     )

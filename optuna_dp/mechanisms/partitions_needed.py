@@ -98,7 +98,7 @@ def plan_utilities(
     beta = validation.open_unit("beta", beta)
     if validation.positive("resolve", resolve) <= GRID_ERROR:
         raise InvalidArgumentError(
-            "resolve", resolve, f"it must exceed {GRID_ERROR:.1g}, the grid of utilities"
+            "resolve", resolve, allowed=f"it must exceed {GRID_ERROR:.1g}, the grid of utilities"
         )
     error, total = plan.error(s, beta), plan.total_epsilon(delta)
     rival = NoisyMaxPlan(validation.positive("total epsilon", total)).error(s, beta)

@@ -38,7 +38,7 @@ class NoisyMaxPlan(ChoicePlan):
         object.__setattr__(self, "epsilon", validation.positive("epsilon", self.epsilon))
         if self.noise not in NOISES:
             raise InvalidArgumentError(
-                "noise", self.noise, f"it must be one of {', '.join(NOISES)}"
+                "noise", self.noise, allowed=f"it must be one of {', '.join(NOISES)}"
             )
 
     def event(self) -> dp_accounting.DpEvent:

@@ -37,7 +37,10 @@ class DiscreteLaplace:
 
         if not 0.0 < scale <= _LARGEST_SCALE:
             raise InvalidArgumentError(
-                "noise scale", scale, f"it must be in (0, {_LARGEST_SCALE:g}]", "Raise epsilon."
+                "noise scale",
+                scale,
+                allowed=f"it must be in (0, {_LARGEST_SCALE:g}]",
+                fix="Raise epsilon.",
             )
         dp.enable_features("contrib")
         # i64, not OpenDP's default of 32 bits: saturation would cut the noise.

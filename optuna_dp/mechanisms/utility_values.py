@@ -83,8 +83,8 @@ class Utilities:
             raise InvalidArgumentError(
                 "means",
                 getattr(means, "dtype", None),
-                "means must be computed in double precision",
-                "Return the k utilities themselves, or convert them before averaging.",
+                allowed="means must be computed in double precision",
+                fix="Return the k utilities themselves, or convert them before averaging.",
             )
         table = _table("means", means, ndim=1)
         _check_unit_interval("means", table)
@@ -122,19 +122,26 @@ def _table(name: str, values: npt.ArrayLike, ndim: int) -> FloatArray:
     try:
         table = np.asarray(values, dtype=np.float64)
     except (TypeError, ValueError):
-        raise InvalidArgumentError(name, type_of(values), f"it must be numbers, {shape}") from None
+        raise InvalidArgumentError(
+            name, type_of(values), allowed=f"it must be numbers, {shape}"
+        ) from None
     if table.size == 0:
         raise InvalidArgumentError(
-            name, table.shape, "there must be at least one candidate", "Add a candidate."
+            name,
+            table.shape,
+            allowed="there must be at least one candidate",
+            fix="Add a candidate.",
         )
     if table.ndim != ndim:
-        raise InvalidArgumentError(name, table.shape, f"its shape must be {shape}")
+        raise InvalidArgumentError(name, table.shape, allowed=f"its shape must be {shape}")
     return table
 
 
 def _check_partitions(k: int, limit: int) -> None:
     if k > limit:
-        raise InvalidArgumentError("number of partitions", k, f"it must be at most {limit}")
+        raise InvalidArgumentError(
+            "number of partitions", k, allowed=f"it must be at most {limit}"
+        )
 
 
 def _check_unit_interval(name: str, table: FloatArray) -> None:
@@ -144,7 +151,8 @@ def _check_unit_interval(name: str, table: FloatArray) -> None:
         raise InvalidArgumentError(
             f"{name}{list(where)}",
             float(table[where]),
-            "a utility must lie in [0, 1]",
-            "Rescale the score by bounds fixed before seeing the data, and give a failed training "
+            allowed="a utility must lie in [0, 1]",
+            fix="Rescale the score by bounds fixed before seeing the data, and give a failed "
+            "training "
             "a fixed utility such as 0.",
         )

@@ -143,15 +143,15 @@ def make_private(
     """
     if not isinstance(run, Run):
         raise InvalidArgumentError(
-            "run", run, "it must be what optuna_dp.start_run(trial) returned"
+            "run", run, allowed="it must be what optuna_dp.start_run(trial) returned"
         )
     numbers = run.sgd
     if numbers is None:
         raise InvalidArgumentError(
             "run",
             run,
-            "its plan was made from a function and does not know how batches are drawn",
-            "Use opacus.PrivacyEngine and hand it to run.spent(engine).",
+            problem="its plan was made from a function and does not know how batches are drawn",
+            fix="Use opacus.PrivacyEngine and hand it to run.spent(engine).",
         )
     norm = checked_clipping_norm(clipping_norm)
     if physical_batch_size is not None:

@@ -82,8 +82,8 @@ def record_source(data_loader: Any, planned_records: float) -> RecordSource:
         raise InvalidArgumentError(
             "data_loader",
             type_of(data_loader),
-            "it must be a torch.utils.data.DataLoader",
-            "Write DataLoader(dataset).",
+            allowed="it must be a torch.utils.data.DataLoader",
+            fix="Write DataLoader(dataset).",
         )
     _refuse_samplers(data_loader)
     records = read_records(data_loader.dataset, "data_loader")
@@ -101,8 +101,8 @@ def _refuse_samplers(loader: DataLoader[Any]) -> None:
         raise InvalidArgumentError(
             "data_loader",
             Text(f"a loader of {type(loader.dataset).__name__}"),
-            "records of an IterableDataset have no index, so none can be drawn by chance",
-            "Give a data set with __len__ and __getitem__, such as the list of its records.",
+            problem="records of an IterableDataset have no index, so none can be drawn by chance",
+            fix="Give a data set with __len__ and __getitem__, such as the list of its records.",
         )
     batch_sampler, sampler = loader.batch_sampler, loader.sampler
     dataset: Any = loader.dataset
@@ -110,15 +110,16 @@ def _refuse_samplers(loader: DataLoader[Any]) -> None:
         raise InvalidArgumentError(
             "data_loader",
             Text("a loader with batch_size=None"),
-            "an item of its data set would be a batch, and the plan counts records",
-            remedy,
+            problem="an item of its data set would be a batch, and the plan counts records",
+            fix=remedy,
         )
     if loader.batch_size is None or type(batch_sampler) is not BatchSampler:
         raise InvalidArgumentError(
             "data_loader",
             Text(f"a loader with batch_sampler={type(batch_sampler).__name__}"),
-            "the plan decides how batches are drawn: each record joins each batch by chance",
-            remedy,
+            problem="the plan decides how batches are drawn: each record joins each batch by "
+            "chance",
+            fix=remedy,
         )
     is_default = type(sampler) is SequentialSampler or (
         type(sampler) is RandomSampler
@@ -129,7 +130,8 @@ def _refuse_samplers(loader: DataLoader[Any]) -> None:
         raise InvalidArgumentError(
             "data_loader",
             Text(f"a loader with sampler={type(sampler).__name__}"),
-            "the plan decides how records are drawn: each joins each batch with the same chance, "
+            problem="the plan decides how records are drawn: each joins each batch with the "
+            "same chance, "
             "so a sampler could only be ignored",
-            remedy,
+            fix=remedy,
         )

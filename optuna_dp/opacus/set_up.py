@@ -35,13 +35,14 @@ def trained_weights(module: Any, optimizer: Any) -> list[torch.nn.Parameter]:
         raise InvalidArgumentError(
             "optimizer",
             optimizer,
-            "it must hold parameters of the module only",
-            "Make it of module.parameters(). If the module was replaced (ModuleValidator.fix, a "
+            allowed="it must hold parameters of the module only",
+            fix="Make it of module.parameters(). If the module was replaced "
+            "(ModuleValidator.fix, a "
             "copy), make the optimizer after that.",
         )
     if not held:
         raise InvalidArgumentError(
-            "optimizer", optimizer, "it must hold a parameter that can be trained"
+            "optimizer", optimizer, allowed="it must hold a parameter that can be trained"
         )
     in_optimizer = {id(parameter) for parameter in held}
     for name, parameter in module.named_parameters():
@@ -49,9 +50,10 @@ def trained_weights(module: Any, optimizer: Any) -> list[torch.nn.Parameter]:
             raise InvalidArgumentError(
                 "optimizer",
                 optimizer,
-                f"it does not hold the module's parameter {name!r}, which requires a gradient; "
+                problem=f"it does not hold the module's parameter {name!r}, which requires a "
+                "gradient; "
                 "whatever else trains it would add no noise",
-                "Give the optimizer all of module.parameters(), or freeze the parameter: "
+                fix="Give the optimizer all of module.parameters(), or freeze the parameter: "
                 "requires_grad_(False).",
             )
     _check_layers(module)
@@ -67,8 +69,8 @@ def hooked(module: torch.nn.Module) -> Any:
         raise InvalidArgumentError(
             "module",
             module,
-            f"Opacus cannot compute the gradient of each record ({error})",
-            "Use odp.train, which computes them without hooks, or replace the layer.",
+            problem=f"Opacus cannot compute the gradient of each record ({error})",
+            fix="Use odp.train, which computes them without hooks, or replace the layer.",
         ) from error
 
 
@@ -79,34 +81,38 @@ def _check_kinds(module: Any, optimizer: Any) -> None:
         raise InvalidArgumentError(
             "module",
             module,
-            "Opacus' hooks are in it already, by another run or by an engine of its own",
-            "Make the module inside the objective and give it as it is, without a PrivacyEngine.",
+            problem="Opacus' hooks are in it already, by another run or by an engine of its own",
+            fix="Make the module inside the objective and give it as it is, without a "
+            "PrivacyEngine.",
         )
     if not isinstance(module, torch.nn.Module):
-        raise InvalidArgumentError("module", module, "it must be a torch.nn.Module")
+        raise InvalidArgumentError("module", module, allowed="it must be a torch.nn.Module")
     if isinstance(optimizer, DPOptimizer):
         raise InvalidArgumentError(
             "optimizer",
             optimizer,
-            "it is Opacus' own already",
-            "Give the optimizer of torch, made inside the objective, without a PrivacyEngine.",
+            problem="it is Opacus' own already",
+            fix="Give the optimizer of torch, made inside the objective, without a PrivacyEngine.",
         )
     if not isinstance(optimizer, torch.optim.Optimizer):
-        raise InvalidArgumentError("optimizer", optimizer, "it must be a torch.optim.Optimizer")
+        raise InvalidArgumentError(
+            "optimizer", optimizer, allowed="it must be a torch.optim.Optimizer"
+        )
     if isinstance(optimizer, torch.optim.LBFGS | torch.optim.SparseAdam):
         raise InvalidArgumentError(
             "optimizer",
             optimizer,
-            "it must take one gradient a step, and not a sparse one: LBFGS asks for several",
-            "Use SGD, Adam, AdamW or another optimizer of torch.",
+            allowed="it must take one gradient a step, and not a sparse one: LBFGS asks for "
+            "several",
+            fix="Use SGD, Adam, AdamW or another optimizer of torch.",
         )
     processes = torch.distributed
     if processes.is_available() and processes.is_initialized() and processes.get_world_size() > 1:
         raise InvalidArgumentError(
             "module",
             module,
-            "trainings in several processes at once are not supported",
-            "Train each trial in one process. Trials can run side by side.",
+            problem="trainings in several processes at once are not supported",
+            fix="Train each trial in one process. Trials can run side by side.",
         )
 
 
@@ -115,33 +121,36 @@ def _check_layers(module: torch.nn.Module) -> None:
         raise InvalidArgumentError(
             "module",
             module,
-            "it must be in train mode, or Opacus' hooks record nothing",
-            "Call module.train(). Frozen layers with running statistics go to eval() afterwards.",
+            allowed="it must be in train mode, or Opacus' hooks record nothing",
+            fix="Call module.train(). Frozen layers with running statistics go to eval() "
+            "afterwards.",
         )
     for name, part in module.named_modules():
-        if (problem := mixing_problem(part)) is not None:
-            raise InvalidArgumentError("module", Text(f"{type(part).__name__} {name!r}"), *problem)
+        if (problem_and_fix := mixing_problem(part)) is not None:
+            problem, fix = problem_and_fix
+            about = Text(f"{type(part).__name__} {name!r}")
+            raise InvalidArgumentError("module", about, problem=problem, fix=fix)
         own_weights = list(part.parameters(recurse=False))
         if any(isinstance(p, torch.nn.UninitializedParameter) for p in own_weights):
             raise InvalidArgumentError(
                 "module",
                 Text(f"{type(part).__name__} {name!r}"),
-                "its weights do not exist yet",
-                "Call the module once on made-up input before the optimizer is made.",
+                problem="its weights do not exist yet",
+                fix="Call the module once on made-up input before the optimizer is made.",
             )
         if isinstance(part, torch.nn.EmbeddingBag) and any(p.requires_grad for p in own_weights):
             raise InvalidArgumentError(
                 "module",
                 Text(f"EmbeddingBag {name!r}"),
-                "Opacus has no gradients of single records for every way to call it",
-                "Use torch.nn.Embedding and a mean over the words: embedding(words).mean(1).",
+                problem="Opacus has no gradients of single records for every way to call it",
+                fix="Use torch.nn.Embedding and a mean over the words: embedding(words).mean(1).",
             )
     if errors := ModuleValidator.validate(module, strict=False):
         raise InvalidArgumentError(
             "module",
             module,
-            f"Opacus cannot train it ({errors[0]})",
-            "Replace the layer, before the optimizer is made: "
+            problem=f"Opacus cannot train it ({errors[0]})",
+            fix="Replace the layer, before the optimizer is made: "
             "module = opacus.validators.ModuleValidator.fix(module). Or use odp.train.",
         )
 

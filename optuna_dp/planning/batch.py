@@ -124,10 +124,10 @@ def batch_choices(
         raise InvalidArgumentError(
             "neighboring_relation",
             neighboring_relation,
-            f"it must be one of {', '.join(map(repr, _RELATIONS))}",
+            allowed=f"it must be one of {', '.join(map(repr, _RELATIONS))}",
         )
     if round(passes * count) < 1:
-        raise InvalidArgumentError("epochs", epochs, "it must make at least one gradient")
+        raise InvalidArgumentError("epochs", epochs, allowed="it must make at least one gradient")
     is_replace_one = neighboring_relation == "replace_one"
     limit = count * math.sqrt(squared_mu(target, chance)) / (2.0 if is_replace_one else 1.0)
     smallest = min(_SMALLEST_BATCH, count)

@@ -173,7 +173,9 @@ def plan_budget(
     target = validation.positive("epsilon", epsilon)
     validation.open_unit("delta", delta)
     if schema is not None and not isinstance(schema, Schema):
-        raise InvalidArgumentError("schema", type_of(schema), "it must be an optuna_dp.Schema")
+        raise InvalidArgumentError(
+            "schema", type_of(schema), allowed="it must be an optuna_dp.Schema"
+        )
     sizes = _checked_sizes(pilots, candidates)
     is_auto = candidates is None and isinstance(pilots, str)
     pilot_settings = {
@@ -187,14 +189,14 @@ def plan_budget(
     last_run_count = 1 + validation.whole("spare_runs", spare_runs)
     checked_score(score)
     if not isinstance(score_final, bool):
-        raise InvalidArgumentError("score_final", score_final, "it must be True or False")
+        raise InvalidArgumentError("score_final", score_final, allowed="it must be True or False")
     chooses_batch = None not in (records, epochs) and batch_size is None and run is None
     if work is not None and not chooses_batch:
         raise InvalidArgumentError(
             "work",
             work,
-            "it needs a plan that chooses the batch size itself",
-            "Leave out batch_size, or give more epochs instead of work.",
+            problem="it needs a plan that chooses the batch size itself",
+            fix="Leave out batch_size, or give more epochs instead of work.",
         )
 
     def plan_of(record_epsilon: float) -> BudgetPlan:
@@ -267,8 +269,8 @@ def _for_persons(
         raise InvalidArgumentError(
             "epsilon",
             epsilon,
-            f"no plan was found that costs a person with {most} records so little",
-            "Keep fewer records of each person (most=), or allow a larger epsilon or delta.",
+            problem=f"no plan was found that costs a person with {most} records so little",
+            fix="Keep fewer records of each person (most=), or allow a larger epsilon or delta.",
         )
     return best
 
@@ -304,13 +306,14 @@ def _checked_sizes(pilots: Any, candidates: Any) -> tuple[int, ...]:
         raise InvalidArgumentError(
             "candidates",
             candidates,
-            f"a short list has one pilot for each candidate, and pilots={pilots!r} asks for "
+            problem=f"a short list has one pilot for each candidate, and pilots={pilots!r} asks "
+            "for "
             "others",
-            "Leave one of the two out.",
+            fix="Leave one of the two out.",
         )
     if sum(sizes) > _MOST_PILOTS:
         name, value = ("pilots", pilots) if candidates is None else ("candidates", candidates)
-        raise InvalidArgumentError(name, value, f"there may be {_MOST_PILOTS} at most")
+        raise InvalidArgumentError(name, value, problem=f"there may be {_MOST_PILOTS} at most")
     return sizes
 
 
@@ -318,7 +321,7 @@ def _refuse_without_pilots(pilot_settings: dict[str, Any]) -> None:
     for name, value in pilot_settings.items():
         if value is not None:
             raise InvalidArgumentError(
-                name, value, "it needs pilots, and the plan has none", "Leave it out."
+                name, value, problem="it needs pilots, and the plan has none", fix="Leave it out."
             )
 
 
@@ -331,8 +334,8 @@ def _checked_increase(value: Any, epsilon: float) -> float:
         raise InvalidArgumentError(
             "noise_increase",
             value,
-            f"it must be above 1 and at most {_LARGEST_INCREASE:g}",
-            "1.08 gives the pilots one seventh of the squared budget, 1.2 gives three tenths.",
+            allowed=f"it must be above 1 and at most {_LARGEST_INCREASE:g}",
+            fix="1.08 gives the pilots one seventh of the squared budget, 1.2 gives three tenths.",
         )
     return increase
 
@@ -392,16 +395,18 @@ def _training(
             raise InvalidArgumentError(
                 name,
                 value,
-                "a plan needs either records, batch_size and epochs (DP-SGD), or run and steps",
-                "Leave one group out.",
+                problem="a plan needs either records, batch_size and epochs (DP-SGD), or run "
+                "and steps",
+                fix="Leave one group out.",
             )
     for name, value in arguments.items():
         if value is None and not name.startswith("pilot_"):
             raise InvalidArgumentError(
                 name,
                 value,
-                "it is missing",
-                "Give records and epochs for DP-SGD, batch_size if you like; or run and steps.",
+                problem="it is missing",
+                fix="Give records and epochs for DP-SGD, batch_size if you like; or run and "
+                "steps.",
             )
     if run is None:
         return _dp_sgd(records, batch_size, epochs, pilot_epochs)
@@ -414,14 +419,14 @@ def _given(run: Any, steps: Any, pilot_steps: Any) -> _Training:
         raise InvalidArgumentError(
             "run",
             run,
-            "it must be a function of (noise multiplier, steps) that returns an event",
-            "For example run=lambda noise, steps: odp.gaussian(noise / steps**0.5).",
+            allowed="it must be a function of (noise multiplier, steps) that returns an event",
+            fix="For example run=lambda noise, steps: odp.gaussian(noise / steps**0.5).",
         )
     length = validation.whole("steps", steps, 1)
     shorter = length if pilot_steps is None else validation.whole("pilot_steps", pilot_steps, 1)
     if shorter > length:
         raise InvalidArgumentError(
-            "pilot_steps", pilot_steps, f"it must be at most steps, {length}"
+            "pilot_steps", pilot_steps, allowed=f"it must be at most steps, {length}"
         )
 
     def event(noise: float, steps: int) -> Any:
@@ -436,7 +441,7 @@ def _dp_sgd(records: Any, batch_size: Any, epochs: Any, pilot_epochs: Any) -> _T
     batch = validation.positive("batch_size", batch_size)
     if batch > count:
         raise InvalidArgumentError(
-            "batch_size", batch_size, f"it must be at most the number of records, {count}"
+            "batch_size", batch_size, allowed=f"it must be at most the number of records, {count}"
         )
     passes = validation.positive("epochs", epochs)
     pilot_passes = (
@@ -444,7 +449,7 @@ def _dp_sgd(records: Any, batch_size: Any, epochs: Any, pilot_epochs: Any) -> _T
     )
     if pilot_passes > passes:
         raise InvalidArgumentError(
-            "pilot_epochs", pilot_epochs, f"it must be at most epochs, {epochs}"
+            "pilot_epochs", pilot_epochs, allowed=f"it must be at most epochs, {epochs}"
         )
     rate = batch / count
     return _Training(None, rate, _steps(passes, rate), _steps(pilot_passes, rate))
@@ -454,7 +459,9 @@ def _steps(epochs: float, rate: float) -> int:
     steps = round(epochs / rate)
     if not 1 <= steps <= _MOST_STEPS:
         raise InvalidArgumentError(
-            "epochs", epochs, f"it must make between 1 and {_MOST_STEPS} steps, not {steps}"
+            "epochs",
+            epochs,
+            allowed=f"it must make between 1 and {_MOST_STEPS} steps, not {steps}",
         )
     return steps
 
@@ -483,9 +490,11 @@ def _ranges(
         raise InvalidArgumentError(
             "schema",
             Text(f"a schema with the open ranges of {', '.join(map(repr, names))}"),
-            "the records are too few to draw them with noise: records x mu / sqrt(columns) is "
+            problem="the records are too few to draw them with noise: records x mu / "
+            "sqrt(columns) is "
             f"{query.strength:.3g}, and it works from {STRENGTH_THAT_WORKS:g} on",
-            f"Say in which range most values of {', '.join(map(repr, names))} lie, for example "
+            fix=f"Say in which range most values of {', '.join(map(repr, names))} lie, for "
+            "example "
             f"odp.Schema({names[0]}=(low, high), ...). A guess that is twice as wide as it should "
             "be costs less than ranges that were drawn from few records.",
         )

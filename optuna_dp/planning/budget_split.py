@@ -82,18 +82,19 @@ class Split:
             raise InvalidArgumentError(
                 "epsilon",
                 self.epsilon,
-                f"it is too small: at noise multiplier {noise:g} the last run alone costs "
+                problem=f"it is too small: at noise multiplier {noise:g} the last run alone costs "
                 f"{significant_up(cost) if math.isfinite(cost) else 'an infinite epsilon'} at "
                 f"delta {self.delta:g}",
-                "Allow a larger epsilon or delta, or fewer steps.",
+                fix="Allow a larger epsilon or delta, or fewer steps.",
             )
         if cost < 0.99 * self.epsilon:
             raise InvalidArgumentError(
                 "epsilon",
                 self.epsilon,
-                f"no noise multiplier gives it: the nearest one below, {noise:g}, costs "
+                problem=f"no noise multiplier gives it: the nearest one below, {noise:g}, costs "
                 f"{cost:.4g}",
-                "If epsilon is large, lower it or train for more steps. If it is tiny, raise it.",
+                fix="If epsilon is large, lower it or train for more steps. If it is tiny, "
+                "raise it.",
             )
         if score_noise is not None:
             score_noise = _score_noise_within(score_noise * increase)
@@ -135,9 +136,10 @@ class Split:
             raise InvalidArgumentError(
                 "pilots",
                 sizes if len(sizes) > 1 else sizes[0],
-                f"no noise of the pilots fits the budget with a last run of {increase:g} times "
+                problem="no noise of the pilots fits the budget with a last run of "
+                f"{increase:g} times "
                 f"the noise: at {noise:g} all cost {significant_up(cost)} of {self.epsilon:g}",
-                "Change noise_increase, or the number or the length of the pilots.",
+                fix="Change noise_increase, or the number or the length of the pilots.",
             )
         pilots = rungs(noise)
         signal = (
@@ -147,9 +149,10 @@ class Split:
             raise InvalidArgumentError(
                 "pilots",
                 sizes if len(sizes) > 1 else sizes[0],
-                f"each pilot would have {1.0 / signal:.0f} times the noise of the last run (at "
+                problem=f"each pilot would have {1.0 / signal:.0f} times the noise of the last "
+                "run (at "
                 "equal length), too much to learn from",
-                "Use fewer pilots, or a larger noise_increase.",
+                fix="Use fewer pilots, or a larger noise_increase.",
             )
         return pilots
 

@@ -96,7 +96,7 @@ def bounds_of_ratio(ratio: float) -> tuple[float, float]:
     """
     value = validation.number("ratio", ratio)
     if not 1.0 <= value < math.inf:
-        raise InvalidArgumentError("ratio", ratio, "C/c must be finite and at least 1")
+        raise InvalidArgumentError("ratio", ratio, allowed="C/c must be finite and at least 1")
     return validation.density_bounds((value ** (-1.0 / 3.0), value ** (2.0 / 3.0)))
 
 
@@ -246,8 +246,9 @@ def _the_unknown(run: Any, trials: Any, density_bounds: Any) -> Unknown:
         raise InvalidArgumentError(
             "run, trials, density_bounds",
             (run, trials, density_bounds),
-            "exactly one of them must be a function of the number to find",
-            "To find the noise: run=lambda noise: dp_sgd(noise_multiplier=noise, ...). To find "
+            allowed="exactly one of them must be a function of the number to find",
+            fix="To find the noise: run=lambda noise: dp_sgd(noise_multiplier=noise, ...). To "
+            "find "
             "the mean number of runs: trials=Geometric. To find C/c: "
             "density_bounds=bounds_of_ratio.",
         )
@@ -271,7 +272,7 @@ def _unreachable(unknown: Unknown, target: Any, cost: float, value: float) -> In
     else:
         condition = f"{requirement}, the cost without adaptivity (C = c = 1)"
         fix = "Use fewer runs, add noise to the run or allow a larger epsilon."
-    return InvalidArgumentError("target_epsilon", target, condition, fix)
+    return InvalidArgumentError("target_epsilon", target, allowed=condition, fix=fix)
 
 
 # -- what is searched ----------------------------------------------------------------------------

@@ -128,7 +128,7 @@ def noise_of_twice(plan: BudgetPlan) -> float:
 
 def _sample_rate(plan: BudgetPlan) -> float:
     if plan.sample_rate is None:
-        raise InvalidArgumentError("plan", plan, "its runs are not DP-SGD")
+        raise InvalidArgumentError("plan", plan, problem="its runs are not DP-SGD")
     return plan.sample_rate
 
 

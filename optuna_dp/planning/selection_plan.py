@@ -95,8 +95,9 @@ def law_of(name: str, mean: float) -> TrialCount:
     raise InvalidArgumentError(
         "law",
         name,
-        "it must be geometric, logarithmic, poisson, negative-binomial:SHAPE or binomial:N",
-        "For example negative-binomial:-0.5.",
+        allowed="it must be geometric, logarithmic, poisson, negative-binomial:SHAPE or "
+        "binomial:N",
+        fix="For example negative-binomial:-0.5.",
     )
 
 
@@ -258,7 +259,7 @@ class PlanRow:
         except InvalidArgumentError as error:
             if error.argument != "target_epsilon":
                 raise
-            return _Solution(None, note=f"out of reach: {error.allowed}")
+            return _Solution(None, note=f"out of reach: {error.why}")
         return _Solution(calibration.guarantee, calibration.value)
 
 
@@ -367,13 +368,16 @@ def selection_plan(
         raise InvalidArgumentError(
             "run",
             run,
-            "it must be a function of the noise multiplier if there is a target_epsilon, and an "
+            allowed="it must be a function of the noise multiplier if there is a "
+            "target_epsilon, and an "
             "event otherwise",
-            "For example lambda noise: dp_sgd(noise_multiplier=noise, ...).",
+            fix="For example lambda noise: dp_sgd(noise_multiplier=noise, ...).",
         )
     event: Any = run(1.0) if is_function else run
     if not isinstance(event, dp_event.DpEvent):
-        raise InvalidArgumentError("run", run, "it must be an event or a function that makes one")
+        raise InvalidArgumentError(
+            "run", run, allowed="it must be an event or a function that makes one"
+        )
     supported_events.check_supported(event, neighboring_relation)
     searches: list[tuple[str, float, Bounds]] = []
     for mean in means:
@@ -386,7 +390,9 @@ def selection_plan(
         ]
     if not searches:
         empty = "laws" if means else "means"
-        raise InvalidArgumentError(empty, (), "nothing would be planned", "Give at least one.")
+        raise InvalidArgumentError(
+            empty, (), problem="nothing would be planned", fix="Give at least one."
+        )
     for law, mean, _ in searches:
         law_of(law, mean)  # Refuses unknown names, and means that a law does not take.
     return SelectionPlan(
@@ -401,10 +407,15 @@ def selection_plan(
 def _several(name: str, value: Any) -> tuple[Any, ...]:
     """Returns a sequence as a tuple; refuses one thing instead of a list of it."""
     if isinstance(value, str | bytes) or not isinstance(value, Iterable):
-        raise InvalidArgumentError(name, value, "it must be a list", f"Give {name}=[...].")
+        raise InvalidArgumentError(
+            name, value, allowed="it must be a list", fix=f"Give {name}=[...]."
+        )
     elements = tuple(value)
     if name == "density_bounds" and not all(isinstance(pair, Iterable) for pair in elements):
         raise InvalidArgumentError(
-            name, value, "it must be a list of pairs (c, C)", "For one pair: [(0.75, 2.0)]."
+            name,
+            value,
+            allowed="it must be a list of pairs (c, C)",
+            fix="For one pair: [(0.75, 2.0)].",
         )
     return elements

@@ -61,7 +61,9 @@ def short_list(records: Records) -> list[dict[str, Any]]:
     """
     if records not in get_args(Records):
         raise InvalidArgumentError(
-            "records", records, f"it must be one of {', '.join(map(repr, get_args(Records)))}"
+            "records",
+            records,
+            allowed=f"it must be one of {', '.join(map(repr, get_args(Records)))}",
         )
     if records == "fine-tuning":
         return [dict(candidate) for candidate in _FINE_TUNING]

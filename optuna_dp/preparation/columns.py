@@ -64,9 +64,11 @@ class Number(Entry):
         for low, high in filter(None, [(self.low, self.high), self.drawn]):
             ends = [validation.number("bounds", end) for end in (low, high)]
             if not (ends[0] < ends[1] and math.isfinite(ends[1] - ends[0])):
-                raise InvalidArgumentError("bounds", (low, high), _RANGE)
+                raise InvalidArgumentError("bounds", (low, high), allowed=_RANGE)
         if self.scale not in ("range", "private"):
-            raise InvalidArgumentError("scale", self.scale, "it must be 'range' or 'private'")
+            raise InvalidArgumentError(
+                "scale", self.scale, allowed="it must be 'range' or 'private'"
+            )
         object.__setattr__(self, "low", float(self.low))
         object.__setattr__(self, "high", float(self.high))
 
@@ -144,12 +146,15 @@ class Date(Entry):
             value = getattr(self, name)
             if math.isnan(_days(value)):
                 raise InvalidArgumentError(
-                    name, value, "it must be a day or a time", "For example '2026-03-31'."
+                    name,
+                    value,
+                    allowed="it must be a day or a time",
+                    fix="For example '2026-03-31'.",
                 )
             if not isinstance(value, str):
                 object.__setattr__(self, name, str(np.datetime64(value)))
         if not self.bounds[0] < self.bounds[1]:
-            raise InvalidArgumentError("bounds", (self.low, self.high), _RANGE)
+            raise InvalidArgumentError("bounds", (self.low, self.high), allowed=_RANGE)
 
     @property
     def bounds(self) -> tuple[float, float]:
@@ -206,7 +211,10 @@ class Categories(Entry):
     def __post_init__(self) -> None:
         if isinstance(self.values, str | bytes) or not isinstance(self.values, Sequence):
             raise InvalidArgumentError(
-                "values", self.values, "it must be a list", "For example ['no', 'yes']."
+                "values",
+                self.values,
+                allowed="it must be a list",
+                fix="For example ['no', 'yes'].",
             )
         object.__setattr__(self, "values", tuple(map(_plain, self.values)))
         texts = [text_of(value) for value in self.values]
@@ -214,7 +222,7 @@ class Categories(Entry):
             raise InvalidArgumentError(
                 "values",
                 list(self.values),
-                "there must be a value, none of them missing, and each of them once",
+                allowed="there must be a value, none of them missing, and each of them once",
             )
 
     @property
@@ -269,13 +277,13 @@ def column_of(name: str, value: Any) -> Column:
     try:
         column = _described(value)
     except InvalidArgumentError as error:
-        raise InvalidArgumentError(name, value, error.allowed, error.fix) from None
+        raise InvalidArgumentError(name, value, problem=error.why, fix=error.fix) from None
     if column is None:
         raise InvalidArgumentError(
             name,
             value,
-            "it must say what is public about the column",
-            "For example (20, 80) for the range in which most numbers lie, ['F', 'M'] for "
+            allowed="it must say what is public about the column",
+            fix="For example (20, 80) for the range in which most numbers lie, ['F', 'M'] for "
             "categories, or odp.Date('2015-01-01', '2026-01-01').",
         )
     return column
@@ -296,8 +304,8 @@ def _described(value: Any) -> Column | None:
             raise InvalidArgumentError(
                 "values",
                 value,
-                "a list has the values of a category, and this looks like a range",
-                f"Write ({value[0]}, {value[1]}) for a range, or odp.Categories({value}).",
+                problem="a list has the values of a category, and this looks like a range",
+                fix=f"Write ({value[0]}, {value[1]}) for a range, or odp.Categories({value}).",
             )
         return Categories(tuple(value))
     return None
@@ -307,7 +315,9 @@ def column_from_json(data: Any) -> Column:
     """Reads what ``to_json`` of a column wrote."""
     kind = data.get("kind") if isinstance(data, dict) else None
     if kind not in _KINDS:
-        raise InvalidArgumentError("data", data, f"a column's kind must be one of {list(_KINDS)}")
+        raise InvalidArgumentError(
+            "data", data, allowed=f"a column's kind must be one of {list(_KINDS)}"
+        )
     return _KINDS[kind].from_json(data)
 
 

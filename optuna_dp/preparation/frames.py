@@ -49,8 +49,9 @@ def columns_of(rows: Any, names: Sequence[str]) -> dict[str, npt.NDArray[Any]]:
             raise InvalidArgumentError(
                 "rows",
                 Text(f"an array of shape {values.shape}"),
-                f"it must have one column for each of the schema's {len(names)}",
-                "Give a data frame, or an array with the schema's columns in their order. If the "
+                allowed=f"it must have one column for each of the schema's {len(names)}",
+                fix="Give a data frame, or an array with the schema's columns in their order. "
+                "If the "
                 "target is an array of its own: schema.encode(x, y).",
             )
         return {name: values[:, place] for place, name in enumerate(names)}
@@ -59,14 +60,16 @@ def columns_of(rows: Any, names: Sequence[str]) -> dict[str, npt.NDArray[Any]]:
         raise InvalidArgumentError(
             "rows",
             Text(f"a table without {', '.join(map(repr, missing))}"),
-            "the schema has these columns",
-            f"The table has {', '.join(map(repr, own_names))}.",
+            problem="the schema has these columns",
+            fix=f"The table has {', '.join(map(repr, own_names))}.",
         )
     columns = {name: column_of(rows[name]) for name in names}
     lengths = {column.shape for column in columns.values()}
     if len(lengths) != 1 or len(next(iter(lengths))) != 1:
         raise InvalidArgumentError(
-            "rows", Text(f"columns of shapes {sorted(lengths)}"), "all must have one length"
+            "rows",
+            Text(f"columns of shapes {sorted(lengths)}"),
+            allowed="all must have one length",
         )
     return columns
 
@@ -105,8 +108,9 @@ def array_of(rows: Any) -> npt.NDArray[Any]:
         raise InvalidArgumentError(
             "rows",
             Text(f"a {type(rows).__name__}"),
-            "it must be a data frame, a mapping from names to columns, or an array",
-            "A data set of PyTorch: encode(data.data, data.targets), or arrays made of its items.",
+            allowed="it must be a data frame, a mapping from names to columns, or an array",
+            fix="A data set of PyTorch: encode(data.data, data.targets), or arrays made of its "
+            "items.",
         )
     return values
 

@@ -72,10 +72,14 @@ class TableInputs(Entry, Inputs):
 
     def __post_init__(self) -> None:
         if not self.columns:
-            raise InvalidArgumentError("columns", (), "there must be one besides the target")
+            raise InvalidArgumentError(
+                "columns", (), allowed="there must be one besides the target"
+            )
         names = [name for name, _ in self.columns]
         if not all(isinstance(name, str) for name in names) or len({*names}) < len(names):
-            raise InvalidArgumentError("columns", names, "each must have a name of its own")
+            raise InvalidArgumentError(
+                "columns", names, allowed="each must have a name of its own"
+            )
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -114,8 +118,9 @@ def _refuse_times(name: str, column: Column, values: npt.NDArray[Any]) -> None:
         raise InvalidArgumentError(
             name,
             Text(f"a column of type {values.dtype}"),
-            "the schema says that it has numbers, and it has times",
-            "For times give days, for example (datetime.date(2015, 1, 1), datetime.date(2026, 1, "
+            problem="the schema says that it has numbers, and it has times",
+            fix="For times give days, for example (datetime.date(2015, 1, 1), "
+            "datetime.date(2026, 1, "
             "1)). For durations give a column of numbers.",
         )
 
@@ -139,7 +144,7 @@ class ArrayInputs(Entry, Inputs):
     def __post_init__(self) -> None:
         if not self.size:
             raise InvalidArgumentError(
-                "shape", (), "it must have an axis", "For example 1, 28, 28"
+                "shape", (), allowed="it must have an axis", fix="For example 1, 28, 28"
             )
         for side in self.size:
             validation.whole("shape", side, 1)
@@ -164,8 +169,8 @@ class ArrayInputs(Entry, Inputs):
             raise InvalidArgumentError(
                 "rows",
                 Text(f"records of shape {own}"),
-                f"the schema says {self.size}",
-                "Move the axes, for example x.transpose(0, 3, 1, 2), or make another schema.",
+                problem=f"the schema says {self.size}",
+                fix="Move the axes, for example x.transpose(0, 3, 1, 2), or make another schema.",
             )
         places = Number(self.low, self.high).encode(numbers_of(values.ravel()))[:, 0]
         return places.astype(np.float32).reshape(len(values), *self.size)
@@ -214,14 +219,18 @@ class TokenInputs(Entry, Inputs):
             words = list(map(as_text, self.vocabulary))
             if not words or len(set(words)) < len(words) or self.padding != 0:
                 raise InvalidArgumentError(
-                    "vocabulary", Text(f"{len(words)} words"), "each word must be there once"
+                    "vocabulary",
+                    Text(f"{len(words)} words"),
+                    allowed="each word must be there once",
                 )
             return
         validation.whole("vocabulary", self.vocabulary, 2)
         for name in ("padding", "unknown"):
             if validation.whole(name, getattr(self, name)) >= self.vocabulary:
                 raise InvalidArgumentError(
-                    name, getattr(self, name), f"it must be below vocabulary={self.vocabulary}"
+                    name,
+                    getattr(self, name),
+                    allowed=f"it must be below vocabulary={self.vocabulary}",
                 )
 
     @property

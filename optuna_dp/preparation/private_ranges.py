@@ -90,7 +90,7 @@ def private_ranges(
             raise InvalidArgumentError(
                 name,
                 Text(f"{len(columns)} columns"),
-                f"it must have the query's {query.columns}",
+                allowed=f"it must have the query's {query.columns}",
             )
     for ends in outer:
         _check_outer(*ends)
@@ -193,6 +193,7 @@ def _check_outer(lower: float, upper: float) -> None:
         raise InvalidArgumentError(
             "outer",
             (lower, upper),
-            f"it must be (lower, upper) with lower below upper, both of at most {_LARGEST:g}",
-            "Give the range in which values can possibly lie.",
+            allowed="it must be (lower, upper) with lower below upper, both of at most "
+            f"{_LARGEST:g}",
+            fix="Give the range in which values can possibly lie.",
         )

@@ -48,14 +48,16 @@ class RangeQuery(Entry):
         validation.whole("records", self.records, 1)
         if len(self.noise_multipliers) < 2:
             raise InvalidArgumentError(
-                "noise_multipliers", self.noise_multipliers, "it must have two rounds or more"
+                "noise_multipliers",
+                self.noise_multipliers,
+                allowed="it must have two rounds or more",
             )
         for noise in self.noise_multipliers:
             if not _LEAST_NOISE <= validation.number("noise_multipliers", noise) <= _MOST_NOISE:
                 raise InvalidArgumentError(
                     "noise_multipliers",
                     noise,
-                    f"each must lie between {_LEAST_NOISE:g} and {_MOST_NOISE:g}",
+                    allowed=f"each must lie between {_LEAST_NOISE:g} and {_MOST_NOISE:g}",
                 )
 
     @classmethod

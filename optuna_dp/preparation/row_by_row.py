@@ -87,8 +87,9 @@ def try_out(prepare: Callable[[Any], Any], rows: Any) -> None:
         raise InvalidArgumentError(
             "prepare",
             Text("a function without a result"),
-            "one of its features is no number in any made-up row, so it was not tried there",
-            "A few made-up values are missing, and a mean of all rows is no number then: use "
+            allowed="one of its features is no number in any made-up row, so it was not tried "
+            "there",
+            fix="A few made-up values are missing, and a mean of all rows is no number then: use "
             "public numbers. Or the schema does not describe the columns as they come: give a "
             "range for numbers, and a list for texts.",
         )
@@ -144,8 +145,9 @@ def result_of(prepare: Callable[[Any], Any], rows: Any) -> Any:
         raise InvalidArgumentError(
             "prepare",
             Text(f"a function that failed on {frames.length_of(rows)} rows"),
-            f"{type(error).__name__}: {error}",
-            "It must take rows in the form of the records, a single row too, with missing values "
+            problem=f"{type(error).__name__}: {error}",
+            fix="It must take rows in the form of the records, a single row too, with missing "
+            "values "
             "and with values out of range.",
         ) from error
 
@@ -169,7 +171,8 @@ def parts_of(
         raise InvalidArgumentError(
             "prepare",
             Text(f"a function that returns {len(arrays)} arrays"),
-            "it must return features, or a tuple of features and targets of the same length",
+            allowed="it must return features, or a tuple of features and targets of the same "
+            "length",
         )
     return arrays
 
@@ -266,8 +269,8 @@ def _array(part: Any, shape: tuple[int, ...] | None = None) -> npt.NDArray[Any]:
         raise InvalidArgumentError(
             "prepare",
             Text(f"a function that returns a {type(part).__name__} without numbers"),
-            "prepared rows must be numbers",
-            "Let it end with the encoding by a schema of the columns that it made: return "
+            allowed="prepared rows must be numbers",
+            fix="Let it end with the encoding by a schema of the columns that it made: return "
             "schema.encode(rows).",
         )
     return values.astype(np.float32) if values.dtype == np.float64 else values
@@ -306,6 +309,6 @@ def _refusal(reason: str) -> InvalidArgumentError:
     return InvalidArgumentError(
         "prepare",
         Text("a function of several rows"),
-        f"each row must be prepared by itself, and {reason}",
-        _REMEDY,
+        allowed=f"each row must be prepared by itself, and {reason}",
+        fix=_REMEDY,
     )

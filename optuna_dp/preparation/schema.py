@@ -120,19 +120,21 @@ class Schema:
         described = {str(name): column_of(str(name), value) for name, value in given.items()}
         for argument, name in (("target", target), ("unit", unit)):
             if name is not None and not isinstance(name, str):
-                raise InvalidArgumentError(argument, name, "it must be the name of a column")
+                raise InvalidArgumentError(
+                    argument, name, allowed="it must be the name of a column"
+                )
         if target is not None and target not in described:
             raise InvalidArgumentError(
                 "target",
                 target,
-                "it must be one of the columns",
-                f"Say what is public about it: {target}=['no', 'yes'] for classes, or "
+                allowed="it must be one of the columns",
+                fix=f"Say what is public about it: {target}=['no', 'yes'] for classes, or "
                 f"{target}=(low, high) for a number.",
             )
         if unit in described:
             raise InvalidArgumentError(
-                "unit", unit, "it says whose record it is and is no feature",
-                f"Take {unit}= away from the columns.",
+                "unit", unit, problem="it says whose record it is and is no feature",
+                fix=f"Take {unit}= away from the columns.",
             )  # fmt: skip
         target_column = described.pop(target) if target is not None else None
         self._set(TableInputs(tuple(described.items())), target, target_column, unit, most)
@@ -147,18 +149,25 @@ class Schema:
     ) -> None:
         if isinstance(target, Date):
             raise InvalidArgumentError(
-                "target", target_name, "it must have classes or be a number", "Give days."
+                "target",
+                target_name,
+                allowed="it must have classes or be a number",
+                fix="Give days.",
             )
         if isinstance(target, Number) and target.is_open:
             raise InvalidArgumentError(
-                "target", target_name, "its range must be public, because scores are in its units"
+                "target",
+                target_name,
+                allowed="its range must be public, because scores are in its units",
             )
         if isinstance(target, Categories) and len(target.values) < 2:
-            raise InvalidArgumentError("target", list(target.values), "it needs two classes")
+            raise InvalidArgumentError(
+                "target", list(target.values), problem="it needs two classes"
+            )
         if (unit is None) != (most is None):
             raise InvalidArgumentError(
-                "most", most, "unit= and most= belong together",
-                "For example unit='patient', most=1.",
+                "most", most, problem="unit= and most= belong together",
+                fix="For example unit='patient', most=1.",
             )  # fmt: skip
         if most is not None:
             validation.whole("most", most, 1)
@@ -333,9 +342,10 @@ class Schema:
             raise InvalidArgumentError(
                 "schema",
                 Text("a schema with open ranges"),
-                f"the range of {', '.join(map(repr, self.open_columns))} has to be drawn with "
+                problem=f"the range of {', '.join(map(repr, self.open_columns))} has to be "
+                "drawn with "
                 "noise first",
-                "In the objective: odp.draw_ranges(run, schema, rows).encode(rows).",
+                fix="In the objective: odp.draw_ranges(run, schema, rows).encode(rows).",
             )
         with np.errstate(all="ignore"):  # Of values, which are private.
             rows, targets = self._bounded(rows, targets)
@@ -353,7 +363,7 @@ class Schema:
     def _prepared(self, rows: Any, targets: Any, prepare: Callable[[Any], Any]) -> PreparedRecords:
         if not callable(prepare):
             raise InvalidArgumentError(
-                "prepare", type_of(prepare), "it must be a function of rows"
+                "prepare", type_of(prepare), allowed="it must be a function of rows"
             )
         names = self._names(frames.names_of(rows))
         if names is not None:
@@ -370,8 +380,8 @@ class Schema:
             raise InvalidArgumentError(
                 "prepare",
                 Text("a function that leaves rows out"),
-                "its rows are not those of the targets any more",
-                "Give it a table with the target, and let it return features and targets.",
+                problem="its rows are not those of the targets any more",
+                fix="Give it a table with the target, and let it return features and targets.",
             )
         y = parts[1] if len(parts) > 1 else self._targets(rows, targets)
         inner = result if isinstance(result, PreparedRecords) else None
@@ -403,8 +413,8 @@ class Schema:
         if self._target is None:
             if targets is not None:
                 raise InvalidArgumentError(
-                    "targets", Text("targets"), "the schema has no target",
-                    "Give the schema target=.",
+                    "targets", Text("targets"), problem="the schema has no target",
+                    fix="Give the schema target=.",
                 )  # fmt: skip
             return None
         if targets is None:
@@ -417,7 +427,7 @@ class Schema:
             raise InvalidArgumentError(
                 "targets",
                 Text(f"an array of shape {values.shape}"),
-                "there must be one target for each record",
+                allowed="there must be one target for each record",
             )
         if isinstance(self._target, Categories):
             codes = self._target.codes(values)
@@ -431,8 +441,8 @@ class Schema:
             return rows, targets
         if frames.names_of(rows) is None:
             raise InvalidArgumentError(
-                "rows", Text("an array"), f"the schema names the column {self.unit!r}",
-                "Give a data frame or a mapping.",
+                "rows", Text("an array"), problem=f"the schema names the column {self.unit!r}",
+                fix="Give a data frame or a mapping.",
             )  # fmt: skip
         counts: dict[str, int] = {}
         kept = []
@@ -460,7 +470,7 @@ class Schema:
             raise InvalidArgumentError(
                 "outputs",
                 Text(f"an array of shape {values.shape}"),
-                f"there must be {self.outputs} of each record",
+                allowed=f"there must be {self.outputs} of each record",
             )
         if isinstance(self._target, Categories):
             labels = np.asarray(self._target.values)
@@ -469,7 +479,7 @@ class Schema:
             return np.asarray(labels[values.argmax(axis=1)])
         if isinstance(self._target, Number):
             return self._target.decoded(values.reshape(len(values)))
-        raise InvalidArgumentError("outputs", Text("outputs"), "the schema has no target")
+        raise InvalidArgumentError("outputs", Text("outputs"), problem="the schema has no target")
 
     # -- what is made up --------------------------------------------------------------------------
 
@@ -555,7 +565,9 @@ class Schema:
             is_same = False
         if not is_same:
             raise InvalidArgumentError(
-                "data", Text(f"a {type(data).__name__}"), "it must be what to_json returned"
+                "data",
+                Text(f"a {type(data).__name__}"),
+                allowed="it must be what to_json returned",
             )
         return schema
 

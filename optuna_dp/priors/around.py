@@ -59,7 +59,9 @@ def around(centers: Mapping[str, float], sd: float = SPREAD) -> Around:
     """
     if not isinstance(centers, Mapping) or not centers:
         raise InvalidArgumentError(
-            "centers", centers, "it must be a dictionary from a parameter's name to its center"
+            "centers",
+            centers,
+            allowed="it must be a dictionary from a parameter's name to its center",
         )
     checked_centers = {
         str(name): validation.positive(f"centers[{name!r}]", center)
@@ -144,7 +146,9 @@ class Around(Prior, BaseSampler):
         for name in self.centers:
             if name not in space:
                 raise InvalidArgumentError(
-                    "centers", name, f"the search space has only the parameters {sorted(space)}"
+                    "centers",
+                    name,
+                    problem=f"the search space has only the parameters {sorted(space)}",
                 )
             self._check_range(name, space[name])
 
@@ -154,9 +158,12 @@ class Around(Prior, BaseSampler):
             raise InvalidArgumentError(
                 f"search_space[{name!r}]",
                 d,
-                "it must be a FloatDistribution with log=True to have a prior around a guess",
+                allowed="it must be a FloatDistribution with log=True to have a prior around a "
+                "guess",
             )
         if not d.low <= center <= d.high:
             raise InvalidArgumentError(
-                f"centers[{name!r}]", center, f"it must be within the range, {d.low} to {d.high}"
+                f"centers[{name!r}]",
+                center,
+                allowed=f"it must be within the range, {d.low} to {d.high}",
             )

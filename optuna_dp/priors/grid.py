@@ -31,8 +31,8 @@ def grid_of(space: Space, limit: int) -> list[dict[str, Any]]:
             raise InvalidArgumentError(
                 f"search_space[{name!r}]",
                 distribution,
-                "a grid needs parameters with finitely many values",
-                "Give step=, or candidates=<number of draws>.",
+                problem="a grid needs parameters with finitely many values",
+                fix="Give step=, or candidates=<number of draws>.",
             )
         sizes[name] = points
     count = math.prod(sizes.values())
@@ -40,8 +40,8 @@ def grid_of(space: Space, limit: int) -> list[dict[str, Any]]:
         raise InvalidArgumentError(
             "search_space",
             Text(f"a grid of {count} points"),
-            f"it must have at most {limit}",
-            "Give candidates=<number of draws>.",
+            allowed=f"it must have at most {limit}",
+            fix="Give candidates=<number of draws>.",
         )
     axes = [_values(distribution, sizes[name]) for name, distribution in space.items()]
     return [dict(zip(space, values, strict=True)) for values in itertools.product(*axes)]

@@ -34,7 +34,9 @@ class Listed(BaseSampler):
     def __init__(self, candidates: Sequence[Mapping[str, Any]], space: Space | None) -> None:
         if isinstance(candidates, str | bytes | Mapping) or not isinstance(candidates, Sequence):
             raise InvalidArgumentError(
-                "candidates", candidates, "it must be a list of dicts of parameters by name"
+                "candidates",
+                candidates,
+                allowed="it must be a list of dicts of parameters by name",
             )
         self.points = tuple(_checked(i, point, space) for i, point in enumerate(candidates))
         texts = [json.dumps(point, sort_keys=True) for point in self.points]
@@ -43,8 +45,8 @@ class Listed(BaseSampler):
                 raise InvalidArgumentError(
                     f"candidates[{i}]",
                     self.points[i],
-                    f"it is candidates[{texts.index(text)}] again",
-                    "List every candidate once.",
+                    problem=f"it is candidates[{texts.index(text)}] again",
+                    fix="List every candidate once.",
                 )
 
     def infer_relative_search_space(
@@ -76,18 +78,18 @@ class Listed(BaseSampler):
 def _checked(place: int, point: Any, space: Space | None) -> dict[str, Any]:
     name = f"candidates[{place}]"
     if not isinstance(point, Mapping) or not all(isinstance(key, str) for key in point):
-        raise InvalidArgumentError(name, point, "it must be a dict of parameters by name")
+        raise InvalidArgumentError(name, point, allowed="it must be a dict of parameters by name")
     try:
         json.dumps(dict(point), allow_nan=False)
     except (TypeError, ValueError):
         raise InvalidArgumentError(
-            name, point, "its values must be None, bool, int, float or str, and finite"
+            name, point, allowed="its values must be None, bool, int, float or str, and finite"
         ) from None
     for parameter in point if space is not None else ():
         assert space is not None
         if parameter not in space:
             raise InvalidArgumentError(
-                name, point, f"{parameter!r} is none of the search_space, {sorted(space)}"
+                name, point, problem=f"{parameter!r} is none of the search_space, {sorted(space)}"
             )
         _check_within(place, point, parameter, space[parameter])
     return dict(point)
@@ -98,5 +100,5 @@ def _check_within(
 ) -> None:
     if to_internal(distribution, point[name]) is None:
         raise InvalidArgumentError(
-            f"candidates[{place}][{name!r}]", point[name], f"it must lie in {distribution}"
+            f"candidates[{place}][{name!r}]", point[name], allowed=f"it must lie in {distribution}"
         )

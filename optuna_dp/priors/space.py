@@ -28,13 +28,14 @@ def check_space(space: Space) -> dict[str, BaseDistribution]:
             raise InvalidArgumentError(
                 f"search_space[{name!r}]",
                 distribution,
-                "it must be a FloatDistribution, IntDistribution or CategoricalDistribution",
+                allowed="it must be a FloatDistribution, IntDistribution or "
+                "CategoricalDistribution",
             )
         if isinstance(distribution, FloatDistribution) and not (
             math.isfinite(distribution.low) and math.isfinite(distribution.high)
         ):
             raise InvalidArgumentError(
-                f"search_space[{name!r}]", distribution, "its range must be finite"
+                f"search_space[{name!r}]", distribution, allowed="its range must be finite"
             )
         distributions[name] = distribution
     return distributions

@@ -48,7 +48,7 @@ class ScoreModel(Protocol):
 def checked_model(value: Any) -> ScoreModel:
     """Returns ``value`` if it is a score model; refuses anything else."""
     if not isinstance(value, ScoreModel):
-        raise InvalidArgumentError("surrogate", value, "it must have a method fit(x, y)")
+        raise InvalidArgumentError("surrogate", value, allowed="it must have a method fit(x, y)")
     return value
 
 

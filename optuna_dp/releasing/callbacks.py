@@ -231,7 +231,7 @@ class PrivacyCallback:
                 what a run costs, or another cost stands in its plan or entry.
         """
         if not isinstance(study, Study):
-            raise InvalidArgumentError("study", study, "it must be an Optuna study")
+            raise InvalidArgumentError("study", study, allowed="it must be an Optuna study")
         opened_study = _opened(study)
         procedure = self._with_cost(opened_study)
         if self._stated is not None and not opened_study.procedure.knows_cost:
@@ -296,7 +296,10 @@ def _stated(
     ):
         if run is None and value is not None:
             raise InvalidArgumentError(
-                name, value, "it is said where the cost of a run is", "Give it to the sampler."
+                name,
+                value,
+                problem="it is said where the cost of a run is",
+                fix="Give it to the sampler.",
             )
     if run is None:
         return None

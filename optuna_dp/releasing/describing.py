@@ -92,16 +92,16 @@ def describe(
             raise InvalidArgumentError(
                 "records",
                 description.records,
-                reason,
-                "Give the number of all protected records, those that are scored included, or "
+                problem=reason,
+                fix="Give the number of all protected records, those that are scored included, or "
                 "make a new plan.",
             )
     if RELEASED.of(snapshot.attributes) is not None:
         raise InvalidArgumentError(
             "study",
             snapshot.name,
-            "it must not have been released: the statement of that release stands",
-            "Describe a study before its release.",
+            allowed="it must not have been released: the statement of that release stands",
+            fix="Describe a study before its release.",
         )
     DESCRIPTION.write(study, description.to_json())
 

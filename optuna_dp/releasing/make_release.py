@@ -137,12 +137,12 @@ def _released(
         raise InvalidArgumentError(
             "artifact_store",
             artifact_store,
-            "it must be an Optuna artifact store",
-            "For example optuna.artifacts.FileSystemArtifactStore(directory).",
+            allowed="it must be an Optuna artifact store",
+            fix="For example optuna.artifacts.FileSystemArtifactStore(directory).",
         )
     if request.failures not in (None, "chance", "lost"):
         raise InvalidArgumentError(
-            "failures", request.failures, "it must be None, 'chance' or 'lost'"
+            "failures", request.failures, allowed="it must be None, 'chance' or 'lost'"
         )
     description = read_description(snapshot.attributes)
     # Before anything is chosen, and again when the runs have said how many records they scored.

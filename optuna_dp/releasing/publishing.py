@@ -65,7 +65,7 @@ def publish(release: Release, storage: str | BaseStorage, study_name: str) -> St
         1
     """
     if not isinstance(study_name, str) or not study_name:
-        raise InvalidArgumentError("study_name", study_name, "it must be a name")
+        raise InvalidArgumentError("study_name", study_name, allowed="it must be a name")
     backend = _new(storage)
     names = release.design.direction.upper().split(",")
     study = optuna.create_study(
@@ -111,7 +111,9 @@ def _new(storage: Any) -> BaseStorage:
     tell how many runs there were.
     """
     if not isinstance(storage, str | BaseStorage):
-        raise InvalidArgumentError("storage", storage, "it must be an Optuna storage or its URL")
+        raise InvalidArgumentError(
+            "storage", storage, allowed="it must be an Optuna storage or its URL"
+        )
     if isinstance(storage, str):
         file = _sqlite_file(storage)
         if file is not None and file.exists():
@@ -120,7 +122,9 @@ def _new(storage: Any) -> BaseStorage:
         backend = get_storage(storage)
     except (SQLAlchemyError, ImportError, ValueError) as error:
         line = (str(error).splitlines() or [type(error).__name__])[0]
-        raise InvalidArgumentError("storage", storage, f"it cannot be opened ({line})") from error
+        raise InvalidArgumentError(
+            "storage", storage, problem=f"it cannot be opened ({line})"
+        ) from error
     study_names = [study.study_name for study in backend.get_all_studies()]
     if study_names:
         raise _used(f"it holds the study {study_names[0]!r}, which its readers would see too")

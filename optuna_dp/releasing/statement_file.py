@@ -77,8 +77,8 @@ def file_refusal(name: str, reason: str) -> InvalidArgumentError:
     return InvalidArgumentError(
         "path_or_json",
         name,
-        f"it must be a release or a statement ({reason[:300]})",
-        "optuna-dp release --json prints a release.",
+        allowed=f"it must be a release or a statement ({reason[:300]})",
+        fix="optuna-dp release --json prints a release.",
     )
 
 
@@ -90,5 +90,5 @@ def bytes_of(argument: str, file: str | Path, limit: int = -1) -> bytes:
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or str(error)
         raise InvalidArgumentError(
-            argument, str(file)[:200], f"it must be a file that can be read ({reason})"
+            argument, str(file)[:200], allowed=f"it must be a file that can be read ({reason})"
         ) from error

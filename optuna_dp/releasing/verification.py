@@ -204,7 +204,10 @@ def verify(
         verification: Verification = _within(limit, lambda: _verification(statement, most))
     except TimeoutError:
         raise InvalidArgumentError(
-            "time_limit", limit, "the cost of the events takes longer to compute", "Allow more."
+            "time_limit",
+            limit,
+            problem="the cost of the events takes longer to compute",
+            fix="Allow more.",
         ) from None
     except RecursionError:
         raise file_refusal(name, "it is nested too deeply") from None
@@ -213,7 +216,10 @@ def verify(
         raise file_refusal(name, f"{kind}{error}") from None
     if most is not None and not verification.what_if:
         raise InvalidArgumentError(
-            "most", most, "this release protects clients as a whole, not records", "Leave it out."
+            "most",
+            most,
+            problem="this release protects clients as a whole, not records",
+            fix="Leave it out.",
         )
     checks, unchecked = list(verification.checks), list(verification.unchecked)
     content = statement["content"]

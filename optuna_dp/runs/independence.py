@@ -40,8 +40,10 @@ def refuse_trained(study: Study, parts: Iterable[Any]) -> None:
                 raise InvalidArgumentError(
                     "model",
                     Text("a model that another run of this study has trained"),
-                    "the runs of this search must not know of each other, so each begins anew",
-                    "Give a function that makes the model: odp.train(run, lambda: Net(), ...).",
+                    allowed="the runs of this search must not know of each other, so each "
+                    "begins anew",
+                    fix="Give a function that makes the model: odp.train(run, lambda: Net(), "
+                    "...).",
                 )
 
 

@@ -117,16 +117,20 @@ def rehearse_module(
     """
     if not isinstance(run, Run):
         raise InvalidArgumentError(
-            "run", run, "it must be what optuna_dp.start_run(trial) returned, or a plan's run"
+            "run",
+            run,
+            allowed="it must be what optuna_dp.start_run(trial) returned, or a plan's run",
         )
     if not isinstance(schedule, Schedule):
-        raise InvalidArgumentError("schedule", schedule, "it must be an optuna_dp.Schedule")
+        raise InvalidArgumentError(
+            "schedule", schedule, allowed="it must be an optuna_dp.Schedule"
+        )
     try:
         import torch  # An extra.
     except ImportError:
         raise MissingExtraError("torch", "torch") from None
     if not isinstance(module, torch.nn.Module):
-        raise InvalidArgumentError("module", module, "it must be a torch.nn.Module")
+        raise InvalidArgumentError("module", module, allowed="it must be a torch.nn.Module")
     from optuna_dp.training.own_model import OwnModel  # It needs PyTorch, an extra.
 
     rehearsal = rehearsed(
@@ -191,8 +195,9 @@ def _unmoved(optimizer: Any) -> InvalidArgumentError:
     return InvalidArgumentError(
         "optimizer",
         optimizer,
-        "noise alone did not move the weights, or moved them without bound, so no rate is found",
-        "Take optimizer='adam', or give learning_rate=, the rate of the first step.",
+        problem="noise alone did not move the weights, or moved them without bound, so no rate "
+        "is found",
+        fix="Take optimizer='adam', or give learning_rate=, the rate of the first step.",
     )
 
 
@@ -227,7 +232,9 @@ def rehearsed(
     """
     if run.batch_size is None:
         raise InvalidArgumentError(
-            "run", run, "its plan was made from a function and does not know the batch size"
+            "run",
+            run,
+            problem="its plan was made from a function and does not know the batch size",
         )
     deviation = run.noise_multiplier * clipping_norm / run.batch_size
     start = weights.weight_values()
@@ -353,9 +360,10 @@ def _first_outputs(weights: Rehearsable, inputs: Any) -> npt.NDArray[np.float64]
         raise InvalidArgumentError(
             "inputs",
             None,
-            "the learning rate is rehearsed on made-up inputs, and for this model they cannot be "
+            problem="the learning rate is rehearsed on made-up inputs, and for this model they "
+            "cannot be "
             "known without a schema",
-            "Describe what is public about a record. Thirty numbers between -1 and 1: "
+            fix="Describe what is public about a record. Thirty numbers between -1 and 1: "
             "inputs=odp.made_up_inputs(*[(-1, 1)] * 30). Images: odp.made_up_images(1, 28, 28). "
             "Tokens: odp.made_up_tokens(vocabulary, length). Or give learning_rate=, the rate of "
             "the first step.",
@@ -366,29 +374,30 @@ def _first_outputs(weights: Rehearsable, inputs: Any) -> npt.NDArray[np.float64]
         raise InvalidArgumentError(
             "inputs",
             type_of(inputs),
-            f"the model failed on them: {type(error).__name__}: {error}",
-            "Make them up as the model is called: a batch of inputs, a tuple for several "
+            problem=f"the model failed on them: {type(error).__name__}: {error}",
+            fix="Make them up as the model is called: a batch of inputs, a tuple for several "
             "arguments, or a mapping for arguments by name.",
         ) from error
     if outputs.ndim != 2 or 0 in outputs.shape:
         raise InvalidArgumentError(
             "learning_rate",
             None,
-            f"no rate is known for a model whose outputs have the shape {outputs.shape}",
-            "The model must return a row of numbers for each input: logits, or one number for a "
+            problem=f"no rate is known for a model whose outputs have the shape {outputs.shape}",
+            fix="The model must return a row of numbers for each input: logits, or one number "
+            "for a "
             "regression. Or give learning_rate=, the rate of the first step.",
         )
     if outputs.shape[1] == 1 and weights.has_logits:
         raise InvalidArgumentError(
             "learning_rate",
             None,
-            "no rate is known for a model whose single output is the logit of two classes",
-            "Give the model two outputs, and loss=torch.nn.functional.cross_entropy. Or give "
+            problem="no rate is known for a model whose single output is the logit of two classes",
+            fix="Give the model two outputs, and loss=torch.nn.functional.cross_entropy. Or give "
             "learning_rate=, the rate of the first step.",
         )
     if not np.all(np.isfinite(outputs)):
         raise InvalidArgumentError(
-            "inputs", type_of(inputs), "the model's output on them is not finite"
+            "inputs", type_of(inputs), problem="the model's output on them is not finite"
         )
     return outputs
 
@@ -436,9 +445,10 @@ def _search(measure: Callable[[float], float], size: float) -> tuple[float, floa
         raise InvalidArgumentError(
             "learning_rate",
             None,
-            "none was found: noise in the model's weights does not move its output on the made-up "
+            problem="none was found: noise in the model's weights does not move its output on "
+            "the made-up "
             f"inputs far enough (by {size_by_times[high]:.2g} at most)",
-            "Give learning_rate=, the rate of the first step.",
+            fix="Give learning_rate=, the rate of the first step.",
         )
     brentq(excess, low, high, xtol=_TOLERANCE)
     best_times = min(

@@ -166,8 +166,9 @@ class Run:
             raise InvalidArgumentError(
                 "what",
                 Text("the event of the plan itself"),
-                "that is what this run may spend, so to compare it shows nothing",
-                "Pass the training's accountant. If it has none, do not call run.spent, and say "
+                problem="that is what this run may spend, so to compare it shows nothing",
+                fix="Pass the training's accountant. If it has none, do not call run.spent, and "
+                "say "
                 "at release why the plan was kept: release(study, vouched='...').",
             )
         frozen_trial = stored_trial(trial)
@@ -237,7 +238,9 @@ class Run:
             return 0.0
         trial = self.own_trial()
         if vouched is not None and (not isinstance(vouched, str) or not vouched.strip()):
-            raise InvalidArgumentError("vouched", vouched, "it must be a text that says why")
+            raise InvalidArgumentError(
+                "vouched", vouched, allowed="it must be a text that says why"
+            )
         divisor = self._scored_records(len(values), size, vouched)
         claim_fields: dict[str, Any] = {"noise_multiplier": self.score_noise_multiplier}
         if vouched is not None:
@@ -272,8 +275,8 @@ class Run:
             raise InvalidArgumentError(
                 "size",
                 size,
-                "the plan does not know how many records are scored",
-                "Give the public number of validation records, run.score(..., size=...), not "
+                problem="the plan does not know how many records are scored",
+                fix="Give the public number of validation records, run.score(..., size=...), not "
                 "len(correct).",
             )
         divisor = planned if size is None else size
@@ -290,10 +293,12 @@ class Run:
                 raise InvalidArgumentError(
                     argument,
                     described,
-                    f"scores are charged for one value of each of {public} records; several "
+                    problem=f"scores are charged for one value of each of {public} records; "
+                    "several "
                     "values of one record count several times, and the mean of a few records "
                     "divided by the number of all is no accuracy",
-                    "Pass an array whose first axis is that of the records, (n, ...), with all "
+                    fix="Pass an array whose first axis is that of the records, (n, ...), with "
+                    "all "
                     "records that the plan was made for. For validation records plan with "
                     "score='disjoint' and give size=. If the numbers are right all the same, say "
                     "why: run.score(..., vouched='...').",
@@ -341,8 +346,8 @@ class Run:
             raise InvalidArgumentError(
                 "batch_size",
                 None,
-                "a plan made with plan_budget(run=...) does not know the batch size",
-                "Call optuna_dp.learning_rate(noise_multiplier=run.noise_multiplier, "
+                problem="a plan made with plan_budget(run=...) does not know the batch size",
+                fix="Call optuna_dp.learning_rate(noise_multiplier=run.noise_multiplier, "
                 "steps=run.steps, batch_size=...) with the number that sums are divided by.",
             )
         return learning_rate(

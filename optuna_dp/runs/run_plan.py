@@ -71,18 +71,21 @@ class RunPlan(Entry):
         set_field(self, "batch_size", validation.positive("batch_size", self.batch_size))
         if self.batch_size > self.records:
             raise InvalidArgumentError(
-                "batch_size", self.batch_size, f"it must be at most records={self.records}"
+                "batch_size", self.batch_size, allowed=f"it must be at most records={self.records}"
             )
         if self.score not in SCORES:
             raise InvalidArgumentError(
-                "score", self.score, "it must be 'training', 'disjoint' or None (public records)"
+                "score",
+                self.score,
+                allowed="it must be 'training', 'disjoint' or None (public records)",
             )
         if (self.score is None) != (self.score_noise_multiplier is None):
             raise InvalidArgumentError(
                 "score_noise_multiplier",
                 self.score_noise_multiplier,
-                "a score on private records needs noise, and one on public records has none",
-                "Give score_noise_multiplier=, for example 20.0, or score=None.",
+                problem="a score on private records needs noise, and one on public records has "
+                "none",
+                fix="Give score_noise_multiplier=, for example 20.0, or score=None.",
             )
         if self.score_noise_multiplier is not None:
             noise = validation.positive("score_noise_multiplier", self.score_noise_multiplier)
@@ -91,14 +94,16 @@ class RunPlan(Entry):
             raise InvalidArgumentError(
                 "neighboring_relation",
                 self.neighboring_relation,
-                "it must be 'add_or_remove_one' or 'replace_one'",
+                allowed="it must be 'add_or_remove_one' or 'replace_one'",
             )
         if self.score == "disjoint" and self.neighboring_relation == "replace_one":
             raise InvalidArgumentError(
                 "score",
                 self.score,
-                "replace_one does not allow it: one replacement may change both parts of the data",
-                "Plan with score='training', which charges for both, or with add_or_remove_one.",
+                problem="replace_one does not allow it: one replacement may change both parts "
+                "of the data",
+                fix="Plan with score='training', which charges for both, or with "
+                "add_or_remove_one.",
             )
 
     @property

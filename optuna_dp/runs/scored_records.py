@@ -79,8 +79,8 @@ def scored_records(
         raise InvalidArgumentError(
             "score_records",
             None,
-            f"the plan scores on {run.scored_on} records",
-            "Give them, in the form of records=.",
+            problem=f"the plan scores on {run.scored_on} records",
+            fix="Give them, in the form of records=.",
         )
     scored = read_records(score_records, "score_records")
     check_disjoint(records, scored)
@@ -90,8 +90,8 @@ def scored_records(
         raise InvalidArgumentError(
             "score_size",
             None,
-            "the plan does not know how many records are scored",
-            "Give their public number, fixed beforehand and not their exact number.",
+            problem="the plan does not know how many records are scored",
+            fix="Give their public number, fixed beforehand and not their exact number.",
         )
     size = validation.whole("score_size", score_size, 1)
     check_number(scored, size, "score_records")
@@ -110,13 +110,14 @@ def _check_arguments(
         raise InvalidArgumentError(
             "score_records",
             type_of(score_records),
-            problem,
-            "For a score on other private records plan with score='disjoint', on public ones with "
+            problem=problem,
+            fix="For a score on other private records plan with score='disjoint', on public "
+            "ones with "
             "score=None. Otherwise take score_records= away.",
         )
     if score_size is not None and not (has_score and run.scored_on == "disjoint"):
         raise InvalidArgumentError(
-            "score_size", score_size, "it is for scores on disjoint private records only"
+            "score_size", score_size, problem="it is for scores on disjoint private records only"
         )
 
 
@@ -134,9 +135,10 @@ def check_disjoint(records: Records, scored: Records) -> None:
         raise InvalidArgumentError(
             "score_records",
             Text("some of the training's records"),
-            "the plan scores on public records, or on private ones that are never trained on, "
+            problem="the plan scores on public records, or on private ones that are never "
+            "trained on, "
             "and one of these shares memory with the training's",
-            "Give other records, or plan with score='training'.",
+            fix="Give other records, or plan with score='training'.",
         )
     if (
         isinstance(records, ArrayRecords)
@@ -146,9 +148,10 @@ def check_disjoint(records: Records, scored: Records) -> None:
         raise InvalidArgumentError(
             "score_records",
             Text("copies of the training's records"),
-            "the plan scores on public records, or on private ones that are never trained on, "
+            problem="the plan scores on public records, or on private ones that are never "
+            "trained on, "
             "and almost all of these are equal to records that are trained on",
-            "Train on the others only, for example x[~is_held_out], or plan with "
+            fix="Train on the others only, for example x[~is_held_out], or plan with "
             "score='training'.",
         )
 

@@ -44,8 +44,9 @@ def spent_event(what: Any) -> dp_event.DpEvent:
             raise InvalidArgumentError(
                 "what",
                 type_of(what),
-                "it has recorded nothing, and a training spends something",
-                "Call run.spent after the training, with the accountant that recorded its steps.",
+                problem="it has recorded nothing, and a training spends something",
+                fix="Call run.spent after the training, with the accountant that recorded its "
+                "steps.",
             )
         return event
     if isinstance(getattr(what, "spent_budget", None), list):
@@ -61,8 +62,8 @@ def spent_event(what: Any) -> dp_event.DpEvent:
     raise InvalidArgumentError(
         "what",
         type_of(what),
-        "it must be an event or an accountant of the training",
-        "Pass a dp_accounting event or accountant, an Opacus PrivacyEngine or accountant, a "
+        allowed="it must be an event or an accountant of the training",
+        fix="Pass a dp_accounting event or accountant, an Opacus PrivacyEngine or accountant, a "
         "BudgetAccountant of diffprivlib, or an object with a dp_event.",
     )
 

@@ -274,8 +274,8 @@ def train(
         raise InvalidArgumentError(
             "schedule",
             schedule,
-            "it must be an optuna_dp.Schedule",
-            "For example schedule=optuna_dp.Schedule('cosine').",
+            allowed="it must be an optuna_dp.Schedule",
+            fix="For example schedule=optuna_dp.Schedule('cosine').",
         )
     prepared = records if isinstance(records, PreparedRecords) else None
     task = None if prepared is None else prepared.task
@@ -367,15 +367,16 @@ def _checked_run(run: Any) -> SgdRun:
         raise InvalidArgumentError(
             "run",
             Text(f"a value of type {type(run).__name__}"),
-            "it must be what optuna_dp.start_run(trial) returned",
-            "Write run = optuna_dp.start_run(trial), and odp.train(run, model, records, ...).",
+            allowed="it must be what optuna_dp.start_run(trial) returned",
+            fix="Write run = optuna_dp.start_run(trial), and odp.train(run, model, records, ...).",
         )
     if run.sgd is None:
         raise InvalidArgumentError(
             "run",
             run,
-            "its plan was made from a function and does not know how batches are drawn",
-            "Plan with plan_budget(records=..., epochs=...), or train by a loop of your own and "
+            problem="its plan was made from a function and does not know how batches are drawn",
+            fix="Plan with plan_budget(records=..., epochs=...), or train by a loop of your own "
+            "and "
             "call run.spent(accountant).",
         )
     return run.sgd
@@ -402,8 +403,8 @@ def _check_direction(study: Study, score: str | None) -> None:
         raise InvalidArgumentError(
             "score",
             score,
-            "the study minimizes, so it would choose the model with the worst accuracy",
-            'Create a new study with direction="maximize". To minimize a share of errors give '
+            problem="the study minimizes, so it would choose the model with the worst accuracy",
+            fix='Create a new study with direction="maximize". To minimize a share of errors give '
             "record_score=lambda model, *record: ....",
         )
 
@@ -438,8 +439,8 @@ def _refuse_missing_targets(records: PreparedRecords, record_loss: Any) -> None:
         raise InvalidArgumentError(
             "records",
             Text("records without targets"),
-            "their schema has a target, and the encoded rows did not have its column",
-            "Encode rows with the column, or give the targets beside: schema.encode(x, y).",
+            problem="their schema has a target, and the encoded rows did not have its column",
+            fix="Encode rows with the column, or give the targets beside: schema.encode(x, y).",
         )
 
 
@@ -464,8 +465,8 @@ def _preparation(records: Any, held_out: Any) -> dict[str, Any]:
         raise InvalidArgumentError(
             "score_records",
             Text("records that were prepared otherwise"),
-            "they must be prepared as the training's records were",
-            "Encode both by the same schema, with the same prepare=.",
+            allowed="they must be prepared as the training's records were",
+            fix="Encode both by the same schema, with the same prepare=.",
         )
     return dict(records.notes)
 

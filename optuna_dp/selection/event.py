@@ -31,14 +31,16 @@ _FEW_RUNS = 8
 def _as_trials(name: str, value: Any) -> TrialCount:
     if not isinstance(value, TrialCount):
         raise InvalidArgumentError(
-            name, value, "it must be a law of the number of runs, such as Geometric(mean=20)"
+            name,
+            value,
+            allowed="it must be a law of the number of runs, such as Geometric(mean=20)",
         )
     return value.checked()
 
 
 def _as_policy(name: str, value: Any) -> str:
     if value not in POLICIES:
-        raise InvalidArgumentError(name, value, f"it must be one of {', '.join(POLICIES)}")
+        raise InvalidArgumentError(name, value, allowed=f"it must be one of {', '.join(POLICIES)}")
     return str(value)
 
 
@@ -47,11 +49,13 @@ def _read_trials(name: str, value: Any) -> TrialCount:
     if isinstance(value, TrialCount):
         return value
     if not isinstance(value, Mapping):
-        raise InvalidArgumentError(name, value, "it must be a JSON object")
+        raise InvalidArgumentError(name, value, allowed="it must be a JSON object")
     try:
         return TrialCount.from_json(dict(value))
     except (InvalidArgumentError, KeyError, TypeError, ValueError) as error:
-        raise InvalidArgumentError(name, value, f"it must be a law of runs ({error})") from None
+        raise InvalidArgumentError(
+            name, value, allowed=f"it must be a law of runs ({error})"
+        ) from None
 
 
 @attr.s(frozen=True, slots=True, auto_attribs=True)
@@ -82,8 +86,9 @@ class PrivateSelectionDpEvent(OwnEvent):
             raise InvalidArgumentError(
                 "startup_runs",
                 self.startup_runs,
-                "it must be 0 if the policy may depend on the data",
-                'Runs from the prior lower the cost with policy="history" and schedule="batch" '
+                allowed="it must be 0 if the policy may depend on the data",
+                fix="Runs from the prior lower the cost "
+                'with policy="history" and schedule="batch" '
                 "only.",
             )
 
@@ -190,7 +195,7 @@ def selection_epsilon(
     """
     run_epsilon = validation.number("run_epsilon", run_epsilon)
     if run_epsilon < 0.0:
-        raise InvalidArgumentError("run_epsilon", run_epsilon, "it must not be negative")
+        raise InvalidArgumentError("run_epsilon", run_epsilon, allowed="it must not be negative")
     c, big_c = density_bounds
     factor = min(trials.pure_factor, math.inf if trials.maximum is None else trials.maximum)
     epsilon_with_density = run_epsilon + math.log(big_c) - math.log(c)

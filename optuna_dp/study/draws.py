@@ -38,14 +38,16 @@ def checked_space(space: Space | None) -> Space | None:
         isinstance(name, str) and isinstance(d, BaseDistribution) for name, d in space.items()
     ):
         raise InvalidArgumentError(
-            "search_space", space, "it must be a dict of parameter names and Optuna distributions"
+            "search_space",
+            space,
+            allowed="it must be a dict of parameter names and Optuna distributions",
         )
     if not space:
         raise InvalidArgumentError(
             "search_space",
             space,
-            "it must not be empty",
-            "Leave it out, and the sampler finds the parameters while the study runs.",
+            allowed="it must not be empty",
+            fix="Leave it out, and the sampler finds the parameters while the study runs.",
         )
     for name, distribution in space.items():
         check_choices(name, distribution)
@@ -108,16 +110,16 @@ def check_choices(name: str, distribution: BaseDistribution) -> None:
         raise InvalidArgumentError(
             f"choices of {name!r}",
             distribution.choices,
-            "they must be what JSON can hold: text, finite numbers, booleans, None",
-            "Give names as choices, and look up their meaning in the objective: "
+            allowed="they must be what JSON can hold: text, finite numbers, booleans, None",
+            fix="Give names as choices, and look up their meaning in the objective: "
             "{'relu': nn.ReLU}[trial.suggest_categorical(name, ['relu'])].",
         ) from None
     if is_by_index(distribution) and len(set(texts)) < len(texts):
         raise InvalidArgumentError(
             f"choices of {name!r}",
             distribution.choices,
-            "two of them are the same in JSON, so a storage cannot tell them apart",
-            "Give names as choices, and look up their meaning in the objective.",
+            problem="two of them are the same in JSON, so a storage cannot tell them apart",
+            fix="Give names as choices, and look up their meaning in the objective.",
         )
 
 

@@ -65,7 +65,9 @@ class Proposer:
 
     def __init__(self, sampler: BaseSampler | None, pilots: int, seed: int | None) -> None:
         if sampler is not None and not isinstance(sampler, BaseSampler):
-            raise InvalidArgumentError("proposer", sampler, "it must be None or an Optuna sampler")
+            raise InvalidArgumentError(
+                "proposer", sampler, allowed="it must be None or an Optuna sampler"
+            )
         self._sampler = sampler
         self.startup = max(1, pilots // 2) if sampler is None else 0
         self._seed = seed

@@ -60,13 +60,14 @@ class WithinTrialPruner(BasePruner):
 
     def __init__(self, pruner: BasePruner) -> None:
         if not isinstance(pruner, BasePruner):
-            raise InvalidArgumentError("pruner", pruner, "it must be an Optuna pruner")
+            raise InvalidArgumentError("pruner", pruner, allowed="it must be an Optuna pruner")
         if _compares_trials(pruner):
             raise InvalidArgumentError(
                 "pruner",
                 pruner,
-                "it compares a trial with others, which this guarantee does not cover",
-                "Use NopPruner, ThresholdPruner, or PatientPruner(None, patience=...). To spend "
+                problem="it compares a trial with others, which this guarantee does not cover",
+                fix="Use NopPruner, ThresholdPruner, or PatientPruner(None, patience=...). To "
+                "spend "
                 "less on bad settings, plan short pilots: plan_budget(pilots=(12, 3)).",
             )
         self._pruner = pruner

@@ -86,7 +86,7 @@ def recover(study: Study, *, fail: Sequence[int] = ()) -> list[OpenTrial]:
     """
     checked_study(study)
     if not isinstance(fail, Iterable):
-        raise InvalidArgumentError("fail", fail, "it must be a sequence of trial numbers")
+        raise InvalidArgumentError("fail", fail, allowed="it must be a sequence of trial numbers")
     numbers = {whole("fail", number) for number in fail}
     with clear_storage_errors(study):
         return _recovered(study, numbers)
@@ -106,9 +106,9 @@ def _recovered(study: Study, numbers: set[int]) -> list[OpenTrial]:
         raise InvalidArgumentError(
             "fail",
             wrong_number,
-            "it is not the number of an open trial",
+            problem="it is not the number of an open trial",
             # Not which ones are: an exception may be read by others.
-            "recover(study) returns the open trials.",
+            fix="recover(study) returns the open trials.",
         )
     if plan is not None:
         for number in sorted(numbers & unstarted):

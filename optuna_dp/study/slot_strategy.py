@@ -170,9 +170,11 @@ class SlotStrategy(ABC):
             raise InvalidArgumentError(
                 "directions",
                 [direction.name.lower() for direction in study.directions],
-                f"{self.sampler_name} chooses by one score and does not take multi-objective "
+                problem=f"{self.sampler_name} chooses by one score and does not take "
+                "multi-objective "
                 "studies",
-                "Make the study with direction=, and return one number. For several objectives "
+                fix="Make the study with direction=, and return one number. For several "
+                "objectives "
                 "use BudgetSampler(plan_budget(...), choose=<a function>).",
             )
 
@@ -254,4 +256,4 @@ def checked_seed(seed: Any) -> int | None:
     """Returns a seed if it is one, or None; refuses anything else."""
     if seed is None or (isinstance(seed, int) and not isinstance(seed, bool)):
         return seed
-    raise InvalidArgumentError("seed", seed, "it must be a whole number or None")
+    raise InvalidArgumentError("seed", seed, allowed="it must be a whole number or None")

@@ -71,7 +71,7 @@ def mend_journal(path: str | Path) -> MendedJournal:
     """
     file = Path(path)
     if not file.is_file():
-        raise InvalidArgumentError("path", str(path), "there is no such file")
+        raise InvalidArgumentError("path", str(path), problem="there is no such file")
     with journal_lock(str(file)):
         content = file.read_bytes()
         lines = content.splitlines(keepends=True)
@@ -79,7 +79,9 @@ def mend_journal(path: str | Path) -> MendedJournal:
         if not torn:
             return MendedJournal((), (), len(lines), None)
         if len(torn) == len(lines):
-            raise InvalidArgumentError("path", str(path), "no line of it is a record of a journal")
+            raise InvalidArgumentError(
+                "path", str(path), problem="no line of it is a record of a journal"
+            )
         copy = _free_name(file)
         shutil.copy2(file, copy)
         sound = [line if _is_record(line) else _record_at_end(line) for line in lines]

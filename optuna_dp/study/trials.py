@@ -72,8 +72,8 @@ def checked_study(study: Any) -> Study:
         raise InvalidArgumentError(
             "study",
             study,
-            "it must be an Optuna study",
-            "Load one with optuna.load_study(study_name=..., storage=...).",
+            allowed="it must be an Optuna study",
+            fix="Load one with optuna.load_study(study_name=..., storage=...).",
         )
     return study
 

@@ -136,8 +136,9 @@ class EachRecord:
             raise InvalidArgumentError(
                 "model",
                 self._scope.model,
-                "it makes a layer while it is called, and the training would not know it",
-                "Make all layers in __init__, or call the model once on zeros of the right shape.",
+                problem="it makes a layer while it is called, and the training would not know it",
+                fix="Make all layers in __init__, or call the model once on zeros of the right "
+                "shape.",
             )
         self._is_testing = True
         self._refuse_memory()
@@ -236,17 +237,20 @@ class EachRecord:
                 raise InvalidArgumentError(
                     self._scope.argument,
                     Text("a function that sets the seed of PyTorch's generator"),
-                    "its draws, as for dropout, would be known, and the same in every step",
-                    "Call torch.manual_seed before the training only.",
+                    problem="its draws, as for dropout, would be known, and the same in every "
+                    "step",
+                    fix="Call torch.manual_seed before the training only.",
                 )
             for name, weight in self._model.copied_weights().items():
                 if not _equal(weight, weights[name]):
                     raise InvalidArgumentError(
                         "model",
                         self._scope.model,
-                        f"it changes its weight {name!r} while it is called, and only the noisy "
+                        problem=f"it changes its weight {name!r} while it is called, and only "
+                        "the noisy "
                         "steps may change weights",
-                        "Leave that out, as max_norm= of an embedding; the clipping bounds what a "
+                        fix="Leave that out, as max_norm= of an embedding; the clipping bounds "
+                        "what a "
                         "record changes.",
                     )
             changed.append(buffers)
@@ -278,10 +282,11 @@ class EachRecord:
         raise InvalidArgumentError(
             self._scope.argument,
             Text("a function of more than the record"),
-            "the result for a made-up record is another one after other records were computed. So "
+            problem="the result for a made-up record is another one after other records were "
+            "computed. So "
             "the model or the function keeps something of earlier records, or draws from a "
             "generator of its own",
-            "Use nothing but the record and PyTorch's own draws, as dropout does.",
+            fix="Use nothing but the record and PyTorch's own draws, as dropout does.",
         )
 
     def finds_places(self) -> bool:

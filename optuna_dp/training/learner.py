@@ -153,7 +153,7 @@ def checked_clipping_norm(value: Any) -> float:
         raise InvalidArgumentError(
             "clipping_norm",
             value,
-            f"it must be between {_SMALLEST_CLIPPING_NORM} and {_LARGEST_CLIPPING_NORM:g}",
+            allowed=f"it must be between {_SMALLEST_CLIPPING_NORM} and {_LARGEST_CLIPPING_NORM:g}",
         )
     return norm
 

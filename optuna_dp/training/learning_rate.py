@@ -84,7 +84,9 @@ def learning_rate(
     size = validation.positive("noise_per_weight", noise_per_weight)
     check_optimizer(optimizer)
     if not isinstance(schedule, Schedule):
-        raise InvalidArgumentError("schedule", schedule, "it must be an optuna_dp.Schedule")
+        raise InvalidArgumentError(
+            "schedule", schedule, allowed="it must be an optuna_dp.Schedule"
+        )
     size /= schedule.noise_factor(length)
     if optimizer in ("adam", "adamw"):
         return size / math.sqrt(length)
@@ -96,7 +98,7 @@ def check_optimizer(value: Any) -> None:
     """Refuses what is no optimiser with a rule."""
     if value not in OPTIMIZERS:
         raise InvalidArgumentError(
-            "optimizer", value, f"it must be one of {', '.join(map(repr, OPTIMIZERS))}"
+            "optimizer", value, allowed=f"it must be one of {', '.join(map(repr, OPTIMIZERS))}"
         )
 
 
@@ -104,7 +106,7 @@ def checked_momentum(value: Any) -> float:
     """Returns a share of the velocity that is kept, in [0, 1)."""
     share = validation.non_negative("momentum", value)
     if share >= 1.0:
-        raise InvalidArgumentError("momentum", value, "it must be at least 0 and below 1")
+        raise InvalidArgumentError("momentum", value, allowed="it must be at least 0 and below 1")
     return share
 
 

@@ -48,22 +48,24 @@ class LossAndScore:
         for first, second in (("loss", "record_loss"), ("score", "record_score")):
             if getattr(self, first) is not None and getattr(self, second) is not None:
                 raise InvalidArgumentError(
-                    second, getattr(self, second), f"give {first} or {second}, and not both"
+                    second,
+                    getattr(self, second),
+                    problem=f"give {first} or {second}, and not both",
                 )
         for argument, function in self.functions().items():
             if isinstance(function, type):
                 raise InvalidArgumentError(
                     argument,
                     function,
-                    "it is a class, and the function is what the class makes",
-                    f"Add the parentheses: {argument}={function.__name__}().",
+                    problem="it is a class, and the function is what the class makes",
+                    fix=f"Add the parentheses: {argument}={function.__name__}().",
                 )
             if not callable(function):
                 raise InvalidArgumentError(
                     argument,
                     type_of(function),
-                    "it must be a function, and not its result or its name",
-                    _EXAMPLES[argument],
+                    allowed="it must be a function, and not its result or its name",
+                    fix=_EXAMPLES[argument],
                 )
         self._check_score()
 
@@ -72,22 +74,24 @@ class LossAndScore:
             raise InvalidArgumentError(
                 "score",
                 self.score,
-                "it must be 'accuracy', 'closeness', 'auto' or None",
-                "For another score give record_score=lambda model, *record: ....",
+                allowed="it must be 'accuracy', 'closeness', 'auto' or None",
+                fix="For another score give record_score=lambda model, *record: ....",
             )
         if self.score == "closeness" and self.task != "number":
             raise InvalidArgumentError(
                 "score",
                 self.score,
-                "it is in units of the target's range, and these records have no schema with one",
-                "Encode the records by odp.Schema(..., target=...), or give record_score=.",
+                problem="it is in units of the target's range, and these records have no schema "
+                "with one",
+                fix="Encode the records by odp.Schema(..., target=...), or give record_score=.",
             )
         if self.score == "accuracy" and self.task == "number":
             raise InvalidArgumentError(
                 "score",
                 self.score,
-                "it is the share of records with the right class, and the target is a number",
-                "Take it away, or write score='closeness'.",
+                problem="it is the share of records with the right class, and the target is a "
+                "number",
+                fix="Take it away, or write score='closeness'.",
             )
 
     @property
@@ -139,7 +143,8 @@ def made_learner(
         raise InvalidArgumentError(
             "model",
             Text(f"a value of type {type(model).__name__}"),
-            "it must be a torch.nn.Module, an optuna_dp.SoftmaxRegression, or a function that "
+            allowed="it must be a torch.nn.Module, an optuna_dp.SoftmaxRegression, or a "
+            "function that "
             "makes one",
         )
     _check_no_other_parameters(functions)
@@ -154,8 +159,9 @@ def made_learner(
             raise InvalidArgumentError(
                 "loss",
                 None,
-                "a PyTorch module needs a loss",
-                "For records (input, target), loss=torch.nn.functional.cross_entropy for example; "
+                problem="a PyTorch module needs a loss",
+                fix="For records (input, target), loss=torch.nn.functional.cross_entropy for "
+                "example; "
                 "for others record_loss=lambda model, *record: ....",
             )
         usual_loss = of_records.usual_loss(functions.task)
@@ -188,19 +194,20 @@ def _check_softmax(model: SoftmaxRegression, functions: LossAndScore, device: An
         raise InvalidArgumentError(
             argument,
             function,
-            "a SoftmaxRegression has its own loss, the cross entropy, and is scored by accuracy",
-            "Take the argument away, or give a PyTorch module.",
+            problem="a SoftmaxRegression has its own loss, the cross entropy, and is scored by "
+            "accuracy",
+            fix="Take the argument away, or give a PyTorch module.",
         )
     if functions.task == "number":
         raise InvalidArgumentError(
             "model",
             model,
-            "a SoftmaxRegression predicts classes, and the target is a number",
-            "Give a PyTorch module with one output, such as torch.nn.Linear(schema.width, 1).",
+            problem="a SoftmaxRegression predicts classes, and the target is a number",
+            fix="Give a PyTorch module with one output, such as torch.nn.Linear(schema.width, 1).",
         )
     if device is not None:
         raise InvalidArgumentError(
-            "device", device, "a SoftmaxRegression is trained by the processor"
+            "device", device, problem="a SoftmaxRegression is trained by the processor"
         )
 
 
@@ -210,7 +217,8 @@ def _check_no_other_parameters(functions: LossAndScore) -> None:
             raise InvalidArgumentError(
                 argument,
                 function,
-                "it has parameters of its own that require a gradient, and only the model's are "
+                problem="it has parameters of its own that require a gradient, and only the "
+                "model's are "
                 "trained",
-                "Make them part of the model, or call requires_grad_(False) on them.",
+                fix="Make them part of the model, or call requires_grad_(False) on them.",
             )

@@ -40,7 +40,7 @@ def made_up_inputs(*columns: tuple[float, float] | int, rows: int = _ROWS) -> Fl
     """
     count = validation.whole("rows", rows, 1)
     if not columns:
-        raise InvalidArgumentError("columns", columns, "there must be at least one")
+        raise InvalidArgumentError("columns", columns, allowed="there must be at least one")
     rng = np.random.default_rng(0)
     parts = []
     for column in columns:
@@ -75,7 +75,7 @@ def made_up_images(
     """
     count = validation.whole("rows", rows, 1)
     if len(shape) != 3:
-        raise InvalidArgumentError("shape", shape, "it must be channels, height, width")
+        raise InvalidArgumentError("shape", shape, allowed="it must be channels, height, width")
     channels, height, width = (validation.whole("shape", side, 1) for side in shape)
     bottom, top = _range_of((low, high))
     rng = np.random.default_rng(0)
@@ -122,10 +122,10 @@ def features_of_order_one(*shape: int) -> FloatArray:
 
 def _range_of(bounds: Any) -> tuple[float, float]:
     if len(bounds) != 2:
-        raise InvalidArgumentError("columns", bounds, "a range must be (low, high)")
+        raise InvalidArgumentError("columns", bounds, allowed="a range must be (low, high)")
     low, high = (validation.number("columns", value) for value in bounds)
     if not -np.inf < low < high < np.inf:
         raise InvalidArgumentError(
-            "columns", bounds, "a range must be (low, high) with low < high"
+            "columns", bounds, allowed="a range must be (low, high) with low < high"
         )
     return low, high

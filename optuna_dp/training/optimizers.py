@@ -56,9 +56,10 @@ def torch_optimizer(
                 if isinstance(optimizer, type)
                 else f"a value of type {type(optimizer).__name__}"
             ),
-            f"it must be one of {', '.join(map(repr, OPTIMIZERS))}, or a function that makes an "
+            allowed=f"it must be one of {', '.join(map(repr, OPTIMIZERS))}, or a function that "
+            "makes an "
             "optimizer",
-            "For example optimizer='adam', or "
+            fix="For example optimizer='adam', or "
             "optimizer=lambda parameters, learning_rate: "
             "torch.optim.RMSprop(parameters, lr=learning_rate).",
         )
@@ -66,24 +67,25 @@ def torch_optimizer(
     name = type(built).__name__
     if not isinstance(built, torch.optim.Optimizer):
         raise InvalidArgumentError(
-            "optimizer", name, "the function must return one of torch.optim's optimizers"
+            "optimizer", name, allowed="the function must return one of torch.optim's optimizers"
         )
     closure = inspect.signature(type(built).step).parameters.get("closure")
     if closure is not None and closure.default is inspect.Parameter.empty:
         raise InvalidArgumentError(
             "optimizer",
             name,
-            "it computes losses by itself, without noise",
-            "Take one whose step() needs no closure, such as SGD or Adam.",
+            problem="it computes losses by itself, without noise",
+            fix="Take one whose step() needs no closure, such as SGD or Adam.",
         )
     weight_ids = [id(weight) for group in built.param_groups for weight in group["params"]]
     if sorted(weight_ids) != sorted(map(id, weights)):
         raise InvalidArgumentError(
             "optimizer",
             name,
-            "it must hold the parameters that are trained (those that require a gradient), each "
+            allowed="it must hold the parameters that are trained (those that require a "
+            "gradient), each "
             "once, and no others",
-            "Make it of the parameters that the function is given.",
+            fix="Make it of the parameters that the function is given.",
         )
     return built
 

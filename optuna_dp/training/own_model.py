@@ -92,7 +92,7 @@ class OwnModel(Rehearsable):
             raise InvalidArgumentError(
                 "optimizer",
                 trial_optimizer,
-                f"it failed at a step without a gradient: {type(error).__name__}: {error}",
+                problem=f"it failed at a step without a gradient: {type(error).__name__}: {error}",
             ) from error
         finally:
             self.set_weights(beginning)
@@ -217,8 +217,10 @@ def _copied(model: torch.nn.Module, shared: Iterable[Any], *, is_moved: bool) ->
         raise InvalidArgumentError(
             "model",
             model,
-            f"it is trained in a copy, and it cannot be copied: {type(error).__name__}: {error}",
-            "Take out of the model what copy.deepcopy cannot copy, such as an open file, a lock "
+            problem=f"it is trained in a copy, and it cannot be copied: {type(error).__name__}: "
+            f"{error}",
+            fix="Take out of the model what copy.deepcopy cannot copy, such as an open file, a "
+            "lock "
             "or a generator.",
         ) from error
 
@@ -228,7 +230,7 @@ def _checked_device(device: Any) -> torch.device:
         return torch.device(device)
     except (RuntimeError, TypeError) as error:
         raise InvalidArgumentError(
-            "device", device, f"PyTorch does not know it: {error}"
+            "device", device, problem=f"PyTorch does not know it: {error}"
         ) from error
 
 
@@ -237,7 +239,7 @@ def _move(module: torch.nn.Module, device: torch.device) -> None:
         module.to(device)
     except (RuntimeError, AssertionError, NotImplementedError) as error:
         raise InvalidArgumentError(
-            "device", str(device), f"PyTorch cannot train there: {error}"
+            "device", str(device), problem=f"PyTorch cannot train there: {error}"
         ) from error
 
 
@@ -246,23 +248,24 @@ def _check_model(model: torch.nn.Module) -> None:
         raise InvalidArgumentError(
             "model",
             model,
-            "it must be the plain module: odp.train computes each record's gradient by itself",
-            "Pass the module that was wrapped.",
+            allowed="it must be the plain module: odp.train computes each record's gradient by "
+            "itself",
+            fix="Pass the module that was wrapped.",
         )
     for name, part in model.named_modules():
         if isinstance(part, torch.jit.ScriptModule):
             raise InvalidArgumentError(
                 "model",
                 model,
-                f"its part {name!r} was scripted or traced, so it cannot be copied",
-                "Pass the module that was scripted or traced.",
+                problem=f"its part {name!r} was scripted or traced, so it cannot be copied",
+                fix="Pass the module that was scripted or traced.",
             )
         if isinstance(part, _NormBase) and part.training and part.track_running_stats:
             raise InvalidArgumentError(
                 "model",
                 part,
-                f"its part {name!r} keeps running statistics of the records without noise",
-                REMEDY_FOR_STATISTICS,
+                problem=f"its part {name!r} keeps running statistics of the records without noise",
+                fix=REMEDY_FOR_STATISTICS,
             )
 
 
@@ -281,36 +284,38 @@ def trained_parameters(model: torch.nn.Module) -> dict[str, torch.nn.Parameter]:
             raise InvalidArgumentError(
                 "model",
                 Text(f"one whose parameter {name!r} has no shape yet"),
-                "a lazy module must know its shapes before the training",
-                "Call the model once on zeros of a record's shape.",
+                allowed="a lazy module must know its shapes before the training",
+                fix="Call the model once on zeros of a record's shape.",
             )
         if parameter.is_inference():
             raise InvalidArgumentError(
                 "model",
                 Text(f"one whose parameter {name!r} was made under torch.inference_mode()"),
-                "such a parameter cannot be trained",
-                "Make the model outside of it.",
+                problem="such a parameter cannot be trained",
+                fix="Make the model outside of it.",
             )
         if any(n > 1 and not s for n, s in zip(parameter.shape, parameter.stride(), strict=True)):
             raise InvalidArgumentError(
                 "model",
                 Text(f"one whose parameter {name!r} has several numbers in one place"),
-                "a step could not move them one by one, after expand() for example",
-                f"Give it memory of its own: {name}.data = {name}.data.clone().",
+                problem="a step could not move them one by one, after expand() for example",
+                fix=f"Give it memory of its own: {name}.data = {name}.data.clone().",
             )
         if not parameter.is_floating_point():
             raise InvalidArgumentError(
                 "model",
                 Text(f"one whose parameter {name!r} is {parameter.dtype}"),
-                "trained parameters must be real floating-point numbers",
+                allowed="trained parameters must be real floating-point numbers",
             )
     if not math.fsum(parameter.numel() for parameter in parameter_by_name.values()):
         raise InvalidArgumentError(
             "model",
             model,
-            "none of its parameters requires a gradient, so there is nothing to train",
-            "Call requires_grad_(True) on those that are to be trained.",
+            problem="none of its parameters requires a gradient, so there is nothing to train",
+            fix="Call requires_grad_(True) on those that are to be trained.",
         )
     if len({parameter.device for parameter in parameter_by_name.values()}) > 1:
-        raise InvalidArgumentError("model", model, "its trained parameters must be on one device")
+        raise InvalidArgumentError(
+            "model", model, allowed="its trained parameters must be on one device"
+        )
     return parameter_by_name

@@ -66,7 +66,8 @@ def public_maps(made_up_inputs: Any) -> dict[str, FeatureMap]:
         raise InvalidArgumentError(
             "made_up_inputs",
             Text(f"inputs of shape {inputs.shape}"),
-            "it must be a table, (rows, columns), or images, (rows, channels, height, width)",
+            allowed="it must be a table, (rows, columns), or images, (rows, channels, height, "
+            "width)",
         )
     rows = inputs.reshape(len(inputs), -1)
     middle = rows.mean(axis=0)

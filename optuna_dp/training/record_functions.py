@@ -53,8 +53,8 @@ def loss_of_pair(loss: Callable[[Any, Any], Any]) -> RecordFunction:
             raise InvalidArgumentError(
                 "loss",
                 Text(f"a loss of a model that returns a {type(output).__name__}"),
-                f"the loss failed on it: {error}",
-                "Take the tensor out of it: loss=lambda output, target: "
+                problem=f"the loss failed on it: {error}",
+                fix="Take the tensor out of it: loss=lambda output, target: "
                 "torch.nn.functional.cross_entropy(output[0], target), or output.logits.",
             ) from error
 
@@ -95,9 +95,9 @@ def accuracy_of_pair(model: torch.nn.Module, *record: Any) -> torch.Tensor:
         raise InvalidArgumentError(
             "score",
             "accuracy",
-            f"the model returns a {type(logits).__name__} and the target is a "
+            problem=f"the model returns a {type(logits).__name__} and the target is a "
             f"{type(targets).__name__}, so no largest output is known",
-            "Give a score of your own: record_score=lambda model, *record: ....",
+            fix="Give a score of your own: record_score=lambda model, *record: ....",
         )
     if logits.shape == targets.shape or logits.shape == (*targets.shape, 1):
         answers = (logits > 0).reshape(targets.shape)
@@ -110,9 +110,10 @@ def accuracy_of_pair(model: torch.nn.Module, *record: Any) -> torch.Tensor:
         raise InvalidArgumentError(
             "score",
             "accuracy",
-            f"the model's output of one record, {tuple(logits.shape[1:])}, holds no answer for "
+            problem=f"the model's output of one record, {tuple(logits.shape[1:])}, holds no "
+            "answer for "
             f"its target, {tuple(targets.shape[1:])}",
-            "Give a score of your own: record_score=lambda model, *record: ....",
+            fix="Give a score of your own: record_score=lambda model, *record: ....",
         )
     return (answers == targets).double().mean()
 
@@ -129,8 +130,8 @@ def closeness_of_pair(model: torch.nn.Module, *record: Any) -> torch.Tensor:
         raise InvalidArgumentError(
             "score",
             "closeness",
-            "the model must have one output for a target that is a number",
-            "Give its last layer schema.outputs outputs.",
+            allowed="the model must have one output for a target that is a number",
+            fix="Give its last layer schema.outputs outputs.",
         )
     distance: torch.Tensor = (prediction.reshape(target.shape) - target).abs().mean()
     return 1.0 - distance / 2.0
@@ -152,8 +153,8 @@ def _pair(record: tuple[Any, ...]) -> tuple[Any, Any]:
         raise InvalidArgumentError(
             "records",
             Text(f"records with {len(record)} part(s)"),
-            "for loss= a record is an input and a target",
-            "Give records=(x, y). Several inputs go into one part, x = (image, age), and the "
+            problem="for loss= a record is an input and a target",
+            fix="Give records=(x, y). Several inputs go into one part, x = (image, age), and the "
             "model gets them as one argument. For other records give record_loss=lambda model, "
             "*record: ... in place of loss.",
         )
@@ -162,8 +163,8 @@ def _pair(record: tuple[Any, ...]) -> tuple[Any, Any]:
         raise InvalidArgumentError(
             "records",
             Text("inputs of shape (n,)"),
-            "a model gets the features of a record along an axis of their own",
-            "Write x[:, None] for records of a single feature.",
+            problem="a model gets the features of a record along an axis of their own",
+            fix="Write x[:, None] for records of a single feature.",
         )
     return features, target
 
@@ -196,14 +197,14 @@ class Scope(torch.nn.Module):
             raise InvalidArgumentError(
                 self.argument,
                 type_of(number) if shape is None else Text(f"tensor of shape {shape}"),
-                "a loss or a score of one record must be a tensor with one number",
-                "Take the mean or the sum over the record's own parts.",
+                allowed="a loss or a score of one record must be a tensor with one number",
+                fix="Take the mean or the sum over the record's own parts.",
             )
         if number.is_complex():
             raise InvalidArgumentError(
                 self.argument,
                 Text("a complex number"),
-                "a loss or a score must be a real number",
+                allowed="a loss or a score must be a real number",
             )
         return number.reshape(())
 
@@ -347,9 +348,10 @@ def running_statistics(model: torch.nn.Module, name: str) -> InvalidArgumentErro
     return InvalidArgumentError(
         "model",
         model,
-        f"it changes its buffer {name!r} while it is called, as running statistics do, and the "
+        problem=f"it changes its buffer {name!r} while it is called, as running statistics do, "
+        "and the "
         "new value would hold records without noise",
-        REMEDY_FOR_STATISTICS,
+        fix=REMEDY_FOR_STATISTICS,
     )
 
 
@@ -365,12 +367,12 @@ def translated(error: Exception, argument: str) -> InvalidArgumentError:
     text = str(error)
     for parts, about, problem, remedy in _TRANSLATIONS:
         if any(part in text for part in parts):
-            return InvalidArgumentError(about or argument, _APPLIED, problem, remedy)
+            return InvalidArgumentError(about or argument, _APPLIED, problem=problem, fix=remedy)
     return InvalidArgumentError(
         argument,
         _APPLIED,
-        f"it failed on a made-up record: {type(error).__name__}: {text}",
-        "loss(output, target) and the model are called with a batch axis of length 1, "
+        problem=f"it failed on a made-up record: {type(error).__name__}: {text}",
+        fix="loss(output, target) and the model are called with a batch axis of length 1, "
         "record_loss(model, *record) and record_score(model, *record) with one record without a "
         "batch axis.",
     )

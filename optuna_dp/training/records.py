@@ -80,8 +80,9 @@ class ArrayRecords(Records):
                 raise InvalidArgumentError(
                     name,
                     Text(f"an array of type {array.dtype}"),
-                    "texts, dates and objects are no numbers",
-                    "Say what is public about them, and encode them: odp.Schema(y=['no', 'yes'], "
+                    problem="texts, dates and objects are no numbers",
+                    fix="Say what is public about them, and encode them: odp.Schema(y=['no', "
+                    "'yes'], "
                     "...).",
                 )
             if not is_array(array) or not array.ndim:
@@ -91,15 +92,17 @@ class ArrayRecords(Records):
                 raise InvalidArgumentError(
                     name,
                     Text(f"records with a {type(array).__name__}"),
-                    "each part must be a tensor or an array with the records along its first axis",
-                    fix,
+                    allowed="each part must be a tensor or an array with the records along its "
+                    "first axis",
+                    fix=fix,
                 )
             if not is_dense(array):
                 raise InvalidArgumentError(
                     name,
                     Text("a sparse or nested tensor"),
-                    "its records cannot be drawn one by one",
-                    "Give a dense tensor, x.to_dense() or torch.nested.to_padded_tensor(x, 0), or "
+                    problem="its records cannot be drawn one by one",
+                    fix="Give a dense tensor, x.to_dense() or torch.nested.to_padded_tensor(x, "
+                    "0), or "
                     "a data set.",
                 )
         lengths = {len(array) for array in self._arrays}
@@ -107,17 +110,19 @@ class ArrayRecords(Records):
             raise InvalidArgumentError(
                 name,
                 Text(f"arrays of lengths {sorted(lengths)}"),
-                "all parts of the records must have the same length, and there must be a record",
-                "The first axis of each array is that of the records.",
+                allowed="all parts of the records must have the same length, and there must be "
+                "a record",
+                fix="The first axis of each array is that of the records.",
             )
         for array in self._arrays:
             if records_overlap(array):
                 raise InvalidArgumentError(
                     name,
                     Text(f"an array of shape {tuple(array.shape)}"),
-                    "two of its records share memory, as repeated records and overlapping windows "
+                    problem="two of its records share memory, as repeated records and "
+                    "overlapping windows "
                     "of one series do; one person may then be in many records",
-                    "Give each person's data once. If every record really is one unit that is "
+                    fix="Give each person's data once. If every record really is one unit that is "
                     "protected, give a copy: x.clone(), or numpy.array(x).",
                 )
 
@@ -149,14 +154,15 @@ class DataSetRecords(Records):
         self.data_set = data_set
         self._length = len(data_set)  # It is drawn from as it is now.
         if not self._length:
-            raise InvalidArgumentError(name, type_of(data_set), "it must hold a record")
+            raise InvalidArgumentError(name, type_of(data_set), allowed="it must hold a record")
         numbers = origins(data_set, {})
         if len(np.unique(numbers)) < len(numbers):
             raise InvalidArgumentError(
                 name,
                 type_of(data_set),
-                "it holds a record twice, so one person would count twice",
-                "Give each record once. Draw augmentations at random in __getitem__, or average "
+                problem="it holds a record twice, so one person would count twice",
+                fix="Give each record once. Draw augmentations at random in __getitem__, or "
+                "average "
                 "them in record_loss.",
             )
 
@@ -173,9 +179,10 @@ class DataSetRecords(Records):
             raise InvalidArgumentError(
                 "records",
                 type_of(self.data_set),
-                "its items must be tensors, arrays or numbers of the same shapes, or tuples or "
+                allowed="its items must be tensors, arrays or numbers of the same shapes, or "
+                "tuples or "
                 "mappings of them",
-                "Pad the items to one length in __getitem__, and turn texts into numbers.",
+                fix="Pad the items to one length in __getitem__, and turn texts into numbers.",
             ) from error
         return tuple(batch) if isinstance(items[0], tuple | list) else (batch,)
 
@@ -214,8 +221,9 @@ def read_records(records: Any, name: str = "records") -> Records:
             raise InvalidArgumentError(
                 name,
                 Text(f"a list of {len(records)} arrays"),
-                "an item of a list is one record, and these look like the parts of all records",
-                "Give a tuple: records=(x, y).",
+                problem="an item of a list is one record, and these look like the parts of all "
+                "records",
+                fix="Give a tuple: records=(x, y).",
             )
     is_table = hasattr(records, "iloc") or hasattr(records, "to_numpy")
     has_items = hasattr(records, "__len__") and hasattr(type(records), "__getitem__")
@@ -232,8 +240,9 @@ def read_records(records: Any, name: str = "records") -> Records:
     raise InvalidArgumentError(
         name,
         Text(f"a {type(records).__name__}"),
-        "it must be a tensor or an array, a tuple or mapping of these, or a map-style data set",
-        fix,
+        allowed="it must be a tensor or an array, a tuple or mapping of these, or a map-style "
+        "data set",
+        fix=fix,
     )
 
 
@@ -259,8 +268,9 @@ def check_number(records: Records, planned: float, name: str = "records") -> Non
         raise InvalidArgumentError(
             name,
             Text(f"{len(records):,} records"),
-            f"{maker} {planned:,.0f}, and from {least:,} to {most:,} are allowed",
-            f"Give all of the records that were planned for, or another number: {fix}, rounded if "
+            problem=f"{maker} {planned:,.0f}, and from {least:,} to {most:,} are allowed",
+            fix=f"Give all of the records that were planned for, or another number: {fix}, "
+            "rounded if "
             "the exact number is private.",
         )
     _logger.warning(
@@ -289,9 +299,10 @@ def refuse_as_inputs(inputs: Any, *private: Records | None) -> None:
         raise InvalidArgumentError(
             "inputs",
             Text("some of the private records"),
-            "the learning rate is rehearsed on them without noise, so they must be made up or "
+            problem="the learning rate is rehearsed on them without noise, so they must be made "
+            "up or "
             "public",
-            "Describe what is public about a record: odp.made_up_images(1, 28, 28), "
+            fix="Describe what is public about a record: odp.made_up_images(1, 28, 28), "
             "odp.made_up_tokens(vocabulary, length) or odp.made_up_inputs(...).",
         )
 
@@ -304,6 +315,6 @@ def _refuse_what_draws(records: Any, name: str) -> None:
             raise InvalidArgumentError(
                 name,
                 type_of(records),
-                "it draws records by itself, and only the engine's own draws are private",
-                remedy,
+                problem="it draws records by itself, and only the engine's own draws are private",
+                fix=remedy,
             )

@@ -40,10 +40,10 @@ class Schedule:
     def __post_init__(self) -> None:
         if self.decay not in DECAYS:
             allowed = f"it must be one of {', '.join(map(repr, DECAYS))}"
-            raise InvalidArgumentError("decay", self.decay, allowed)
+            raise InvalidArgumentError("decay", self.decay, allowed=allowed)
         if validation.non_negative("averaged_share", self.averaged_share) > 1.0:
             raise InvalidArgumentError(
-                "averaged_share", self.averaged_share, "it must be at most 1"
+                "averaged_share", self.averaged_share, allowed="it must be at most 1"
             )
 
     def factor(self, step: int, steps: int) -> float:

@@ -81,7 +81,7 @@ class SoftmaxLearner(Learner):
         shape, planned = np.shape(model.weights), (model.features, model.classes)
         if shape != planned:
             raise InvalidArgumentError(
-                "model", Text(f"weights of shape {shape}"), f"it must be {planned}"
+                "model", Text(f"weights of shape {shape}"), allowed=f"it must be {planned}"
             )
         self._model = model
         self._trained = np.array(model.weights, dtype=np.float64)
@@ -107,7 +107,8 @@ class SoftmaxLearner(Learner):
                 raise InvalidArgumentError(
                     argument,
                     Text(f"parts of shapes {shapes}"),
-                    f"it must be (x, y), with x of shape (n, {self._model.features}) and y of "
+                    allowed=f"it must be (x, y), with x of shape (n, {self._model.features}) "
+                    "and y of "
                     "shape (n,), whole numbers from 0 on",
                 )
 

@@ -171,8 +171,8 @@ def plot_renyi_divergence(
         raise InvalidArgumentError(
             "target",
             guarantee.event,
-            "no finite Renyi divergence above 0 is known for it",
-            "plot_privacy_profile shows its epsilons.",
+            problem="no finite Renyi divergence above 0 is known for it",
+            fix="plot_privacy_profile shows its epsilons.",
         )
     figure = theme.figure("What is guaranteed", x="order", y="Renyi divergence")
     figure.update_xaxes(type="log")
@@ -258,8 +258,9 @@ def plot_epsilon_by_trials(
         raise InvalidArgumentError(
             "target",
             guarantee.event,
-            "it must be about a budget, a selection among runs, or the iterations of propose-test",
-            "Nothing else is composed of a number of runs.",
+            allowed="it must be about a budget, a selection among runs, or the iterations of "
+            "propose-test",
+            fix="Nothing else is composed of a number of runs.",
         )
     so_far = _so_far(target) if isinstance(target, optuna.Study) else 0
     ends = np.cumsum([part.count for part in composition.parts])
@@ -341,7 +342,7 @@ def plot_plan(plan: SelectionPlan) -> go.Figure:
 
     if not isinstance(plan, SelectionPlan):
         raise InvalidArgumentError(
-            "plan", plan, "it must be what optuna_dp.selection_plan returned"
+            "plan", plan, allowed="it must be what optuna_dp.selection_plan returned"
         )
     noise = plan.target_epsilon is not None
     lines: dict[str, list[tuple[float, float]]] = defaultdict(list)
@@ -391,7 +392,7 @@ def plot_votes(release: Release) -> go.Figure:
         or release.design.procedure != "vote"
         or "noisy_votes" not in release.attributes
     ):
-        raise InvalidArgumentError("release", release, "it must be the release of a vote")
+        raise InvalidArgumentError("release", release, allowed="it must be the release of a vote")
     # Lazy: only votes need these parts.
     from optuna_dp.federated.query import read_search
     from optuna_dp.voting.plan import VotePlan

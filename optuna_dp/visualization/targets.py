@@ -28,7 +28,7 @@ _LARGEST_RUNS = 200
 def opened(study: Any) -> OpenedStudy:
     """Returns the plan and the procedure of a study; for the curator only."""
     if not isinstance(study, optuna.Study):
-        raise InvalidArgumentError("study", study, "it must be an Optuna study")
+        raise InvalidArgumentError("study", study, allowed="it must be an Optuna study")
     opened_study = open_study(study)
     if opened_study is None:
         raise PlanError(
@@ -120,7 +120,7 @@ def target_of(target: Any, delta: float | None = None) -> tuple[Guarantee, float
         raise InvalidArgumentError(
             "target",
             target,
-            "it must be a Guarantee, a BudgetPlan, a Release or a study",
+            allowed="it must be a Guarantee, a BudgetPlan, a Release or a study",
         )
     return guarantee, validation.open_unit("delta", default_delta if delta is None else delta)
 

@@ -44,11 +44,13 @@ def ballot(
     """
     values = np.array(list(scores), dtype=np.float64)
     if values.size == 0:
-        raise InvalidArgumentError("scores", scores, "there must be at least one candidate")
+        raise InvalidArgumentError(
+            "scores", scores, allowed="there must be at least one candidate"
+        )
     k = validation.whole("votes", votes, 1)
     if k > values.size:
         raise InvalidArgumentError(
-            "votes", votes, f"it must be at most the number of candidates, {values.size}"
+            "votes", votes, allowed=f"it must be at most the number of candidates, {values.size}"
         )
     losses = -values if maximize else values
     # A 64-bit key per candidate: two are equal with probability 2^-64.
@@ -72,6 +74,6 @@ def argmax(sums: npt.ArrayLike, *, random_bytes: RandomBytes = os.urandom) -> in
     """
     values = np.asarray(sums)
     if values.ndim != 1 or values.size == 0:
-        raise InvalidArgumentError("sums", sums, "it must be a non-empty vector")
+        raise InvalidArgumentError("sums", sums, allowed="it must be a non-empty vector")
     keys = np.frombuffer(random_bytes(8 * values.size), dtype=np.uint64)
     return int(np.lexsort((keys, values))[-1])

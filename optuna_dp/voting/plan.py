@@ -106,8 +106,8 @@ class VotePlan(Entry):
             raise InvalidArgumentError(
                 "attempts",
                 self.attempts,
-                f"it must be at most {MOST_ATTEMPTS}",
-                "Each attempt costs as much as a vote; plan several votes instead.",
+                allowed=f"it must be at most {MOST_ATTEMPTS}",
+                fix="Each attempt costs as much as a vote; plan several votes instead.",
             )
         checked_adjacency(self.adjacency)
         object.__setattr__(self, "epsilon", validation.positive("epsilon", self.epsilon))
@@ -116,22 +116,23 @@ class VotePlan(Entry):
             raise InvalidArgumentError(
                 "candidates",
                 self.candidates,
-                "there must be at least 2",
-                "One candidate needs no vote.",
+                allowed="there must be at least 2",
+                fix="One candidate needs no vote.",
             )
         if self.votes >= self.candidates:
             raise InvalidArgumentError(
                 "votes",
                 self.votes,
-                f"it must be less than the number of candidates, {self.candidates}",
-                "A client votes for its k best candidates; a vote for all of them says nothing.",
+                allowed=f"it must be less than the number of candidates, {self.candidates}",
+                fix="A client votes for its k best candidates; a vote for all of them says "
+                "nothing.",
             )
         if self.honest < 1:
             raise InvalidArgumentError(
                 "max_dropout + max_colluding",
                 self.max_dropout + self.max_colluding,
-                f"it must be less than the number of clients, {self.clients}",
-                "The noise of the other clients is the protection.",
+                allowed=f"it must be less than the number of clients, {self.clients}",
+                fix="The noise of the other clients is the protection.",
             )
 
     @classmethod
@@ -252,7 +253,9 @@ class VotePlan(Entry):
     def _others(self, good: int) -> int:
         if validation.whole("good", good, 1) > self.candidates:
             raise InvalidArgumentError(
-                "good", good, f"it must be at most the number of candidates, {self.candidates}"
+                "good",
+                good,
+                allowed=f"it must be at most the number of candidates, {self.candidates}",
             )
         return self.candidates - good
 
@@ -277,7 +280,7 @@ class VotePlan(Entry):
     def refusal(cls, data: Any, reason: str, fix: str = "") -> InvalidArgumentError:
         """Returns the error for a record that is not one of a plan."""
         return InvalidArgumentError(
-            "data", data, f"it must be what VotePlan.to_json returned ({reason})", fix
+            "data", data, allowed=f"it must be what VotePlan.to_json returned ({reason})", fix=fix
         )
 
 
@@ -297,7 +300,7 @@ def checked_adjacency(value: Any) -> str:
     if value not in ADJACENCIES:
         advice = _WHY_NOT_ADD_OR_REMOVE if value == "add_or_remove_one" else ""
         requirement = f"it must be one of {', '.join(ADJACENCIES)}"
-        raise InvalidArgumentError("adjacency", value, requirement, advice)
+        raise InvalidArgumentError("adjacency", value, allowed=requirement, fix=advice)
     return str(value)
 
 
@@ -328,8 +331,8 @@ def smallest_variance(changes: int, epsilon: float, delta: float) -> float:
         raise InvalidArgumentError(
             "epsilon",
             epsilon,
-            "the noise it takes is beyond what can be accounted",
-            "Raise epsilon or delta.",
+            problem="the noise it takes is beyond what can be accounted",
+            fix="Raise epsilon or delta.",
         )
     if excess(low) <= 0.0:
         return math.exp(low)

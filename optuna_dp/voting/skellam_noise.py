@@ -60,7 +60,9 @@ class Skellam:
             exact = Fraction(validation.positive("variance", variance))
         if not 0 < exact <= _LARGEST_VARIANCE:
             raise InvalidArgumentError(
-                "variance", variance, f"it must be positive and at most {_LARGEST_VARIANCE}"
+                "variance",
+                variance,
+                allowed=f"it must be positive and at most {_LARGEST_VARIANCE}",
             )
         self.variance = exact
         # Looked up when drawing, so that there is one place where entropy comes from.

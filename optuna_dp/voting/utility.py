@@ -74,7 +74,7 @@ def visible_gap(chance: float, *, good: int, bad: int, variance: float) -> int:
     while not suffices(high):
         low, high = high, 2 * high
         if high > 100.0 * (math.sqrt(variance) + 10.0):
-            raise InvalidArgumentError("chance", chance, "it is too near 1 to be computed")
+            raise InvalidArgumentError("chance", chance, problem="it is too near 1 to be computed")
     while high - low > 1:
         middle = (low + high) // 2
         low, high = (low, middle) if suffices(middle) else (middle, high)

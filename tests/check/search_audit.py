@@ -135,7 +135,7 @@ def _rows(outputs: Any, runs: int) -> npt.NDArray[np.float64]:
         raise InvalidArgumentError(
             "procedure",
             f"an array of shape {rows.shape}",
-            f"it must return one row for each of {runs} searches",
+            allowed=f"it must return one row for each of {runs} searches",
         )
     # A search without a winner has no score: a number of its own, for trees too.
     return np.nan_to_num(rows.reshape(runs, -1), nan=-math.pi)

@@ -42,6 +42,8 @@ def test_the_message_names_what_is_wrong_and_ends(case: Case) -> None:
         assert NAMED.match(text), text
         assert isinstance(error, ValueError)
         assert error.argument in text
+        assert error.why
+        assert error.problem in text
         assert error.allowed in text
     if isinstance(error, errors.ReleaseRefusedError):
         assert error.reason in text

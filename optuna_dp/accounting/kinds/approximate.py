@@ -21,7 +21,7 @@ def _below_one(name: str, value: Any) -> float:
     delta = validation.number(name, value)
     if not 0.0 <= delta < 1.0:
         raise InvalidArgumentError(
-            name, value, "it must lie in [0, 1)", "delta = 1 protects nothing."
+            name, value, allowed="it must lie in [0, 1)", fix="delta = 1 protects nothing."
         )
     return delta
 

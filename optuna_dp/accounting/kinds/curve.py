@@ -17,10 +17,10 @@ from optuna_dp.errors import InvalidArgumentError
 
 def _as_numbers(name: str, values: Any) -> tuple[float, ...]:
     if isinstance(values, str) or not hasattr(values, "__iter__"):
-        raise InvalidArgumentError(name, values, "it must be a sequence of numbers")
+        raise InvalidArgumentError(name, values, allowed="it must be a sequence of numbers")
     result = tuple(validation.number(f"{name}[{i}]", v) for i, v in enumerate(values))
     if not result:
-        raise InvalidArgumentError(name, values, "it must not be empty")
+        raise InvalidArgumentError(name, values, allowed="it must not be empty")
     return result
 
 
@@ -40,16 +40,18 @@ class RdpDpEvent(OwnEvent):
     def __attrs_post_init__(self) -> None:
         if len(self.orders) != len(self.epsilons):
             raise InvalidArgumentError(
-                "epsilons", self.epsilons, f"it must be as long as orders, {len(self.orders)}"
+                "epsilons",
+                self.epsilons,
+                allowed=f"it must be as long as orders, {len(self.orders)}",
             )
         for order in self.orders:
             if not order > 1.0:
-                raise InvalidArgumentError("orders", order, "every order must be above 1")
+                raise InvalidArgumentError("orders", order, allowed="every order must be above 1")
         if len(set(self.orders)) < len(self.orders):
-            raise InvalidArgumentError("orders", self.orders, "no order may appear twice")
+            raise InvalidArgumentError("orders", self.orders, problem="no order may appear twice")
         for epsilon in self.epsilons:
             if epsilon < 0.0:
-                raise InvalidArgumentError("epsilons", epsilon, "every value must be >= 0")
+                raise InvalidArgumentError("epsilons", epsilon, allowed="every value must be >= 0")
         points = sorted(zip(self.orders, self.epsilons, strict=True))
         object.__setattr__(self, "orders", tuple(order for order, _ in points))
         object.__setattr__(self, "epsilons", tuple(epsilon for _, epsilon in points))

@@ -36,11 +36,13 @@ _FLOOR = 1e-18
 
 def _numbers(name: str, values: Any) -> tuple[float, ...]:
     if isinstance(values, str) or not hasattr(values, "__iter__"):
-        raise InvalidArgumentError(name, values, "it must be a sequence of numbers")
+        raise InvalidArgumentError(name, values, allowed="it must be a sequence of numbers")
     numbers = tuple(validation.number(f"{name}[{i}]", v) for i, v in enumerate(values))
     for i, value in enumerate(numbers):
         if not 0.0 <= value < math.inf:
-            raise InvalidArgumentError(f"{name}[{i}]", value, "it must be finite and at least 0")
+            raise InvalidArgumentError(
+                f"{name}[{i}]", value, allowed="it must be finite and at least 0"
+            )
     return numbers
 
 
@@ -163,14 +165,15 @@ def from_pld(pld: Any, *, applications: int = 1_000_000) -> ProfileDpEvent:
     """
     if not isinstance(pld, privacy_loss_distribution.PrivacyLossDistribution):
         raise InvalidArgumentError(
-            "pld", pld, "it must be a PrivacyLossDistribution of dp_accounting"
+            "pld", pld, allowed="it must be a PrivacyLossDistribution of dp_accounting"
         )
     if not plds.is_pessimistic(pld):
         raise InvalidArgumentError(
             "pld",
             pld,
-            "it must be known to be a pessimistic estimate",
-            "An optimistic one may lie below the truth. Make it with pessimistic_estimate=True.",
+            allowed="it must be known to be a pessimistic estimate",
+            fix="An optimistic one may lie below the truth. Make it with "
+            "pessimistic_estimate=True.",
         )
     slack = plds.fft_slack(validation.whole("applications", applications, 1))
     pair = plds.pair_of_pld(pld, slack)
@@ -183,10 +186,10 @@ def from_pld(pld: Any, *, applications: int = 1_000_000) -> ProfileDpEvent:
 
 def _check_ascending(name: str, points: FloatArray) -> None:
     if points.size == 0:
-        raise InvalidArgumentError(name, (), "it must not be empty")
+        raise InvalidArgumentError(name, (), allowed="it must not be empty")
     if np.any(falls := np.diff(points) <= 0.0):
         i = int(np.argmax(falls)) + 1
-        raise InvalidArgumentError(f"{name}[{i}]", float(points[i]), "they must ascend")
+        raise InvalidArgumentError(f"{name}[{i}]", float(points[i]), allowed="they must ascend")
 
 
 def _check_curve(name: str, values: Any, points: FloatArray) -> None:
@@ -199,12 +202,14 @@ def _check_curve(name: str, values: Any, points: FloatArray) -> None:
     """
     y = np.asarray(values, dtype=np.float64)
     if y.shape != points.shape:
-        raise InvalidArgumentError(name, len(y), f"it must have as many points, {points.size}")
+        raise InvalidArgumentError(
+            name, len(y), allowed=f"it must have as many points, {points.size}"
+        )
 
     def refuse(is_wrong: Any, offset: int, allowed: str, fix: str = "") -> None:
         if np.any(is_wrong):
             i = int(np.argmax(is_wrong)) + offset
-            raise InvalidArgumentError(f"{name}[{i}]", float(y[i]), allowed, fix)
+            raise InvalidArgumentError(f"{name}[{i}]", float(y[i]), allowed=allowed, fix=fix)
 
     refuse(y > 1.0, 0, "it must be at most 1")
     refuse(np.diff(y) > 0.0, 1, "it must not be larger than the one before")

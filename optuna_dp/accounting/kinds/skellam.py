@@ -41,7 +41,7 @@ class SkellamDpEvent(OwnEvent):
             raise InvalidArgumentError(
                 "votes",
                 self.votes,
-                f"it must be at most the number of candidates, {self.candidates}",
+                allowed=f"it must be at most the number of candidates, {self.candidates}",
             )
 
     def changes(self, relation: str) -> int:

@@ -90,17 +90,19 @@ class AdaptiveDensity:
         object.__setattr__(self, "bounds", validation.density_bounds(self.bounds))
         object.__setattr__(self, "tau", validation.number("tau", self.tau))
         if not math.isfinite(self.tau):
-            raise InvalidArgumentError("tau", self.tau, "it must be finite")
+            raise InvalidArgumentError("tau", self.tau, allowed="it must be finite")
         object.__setattr__(self, "beta", validation.non_negative("beta", self.beta))
         object.__setattr__(self, "candidates", validation.whole("candidates", self.candidates, 1))
         if not isinstance(self.standardize, bool):
-            raise InvalidArgumentError("standardize", self.standardize, "it must be True or False")
+            raise InvalidArgumentError(
+                "standardize", self.standardize, allowed="it must be True or False"
+            )
         check_projection(self.projection)
         if not isinstance(self.prior, Prior):
             raise InvalidArgumentError(
                 "prior",
                 self.prior,
-                "it must have the methods sample, draw_one and fingerprint",
+                allowed="it must have the methods sample, draw_one and fingerprint",
             )
         checked_model(self.surrogate)
 
@@ -189,7 +191,9 @@ def sign_of(direction: str) -> float:
         return 1.0
     if direction == "minimize":
         return -1.0
-    raise InvalidArgumentError("direction", direction, 'it must be "maximize" or "minimize"')
+    raise InvalidArgumentError(
+        "direction", direction, allowed='it must be "maximize" or "minimize"'
+    )
 
 
 def search_bounds(value: Any) -> tuple[float, float]:
@@ -204,7 +208,8 @@ def search_bounds(value: Any) -> tuple[float, float]:
         raise InvalidArgumentError(
             "density_bounds",
             value,
-            "if only one of the two is 1, all runs are drawn from the prior and none learns",
-            "Give c < 1 < C, for example (0.75, 2.0), or (1, 1) to draw from the prior.",
+            problem="if only one of the two is 1, all runs are drawn from the prior and none "
+            "learns",
+            fix="Give c < 1 < C, for example (0.75, 2.0), or (1, 1) to draw from the prior.",
         )
     return (c, big_c)

@@ -79,14 +79,19 @@ class ConvexProjection:
             object.__setattr__(self, "nu", non_negative("nu", self.nu))
         if self.distance is not None and not callable(self.distance):
             raise InvalidArgumentError(
-                "distance", self.distance, "it must be None or a function of f, w and prior"
+                "distance",
+                self.distance,
+                allowed="it must be None or a function of f, w and prior",
             )
         if self.distance is not None and self.nu != 0.0:
             raise InvalidArgumentError(
-                "nu", self.nu, "it belongs to equation C.1", "Put the weight into distance."
+                "nu",
+                self.nu,
+                problem="it belongs to equation C.1",
+                fix="Put the weight into distance.",
             )
         if self.distance is None and self.name is not None:
-            raise InvalidArgumentError("name", self.name, "it is the name of a distance")
+            raise InvalidArgumentError("name", self.name, problem="it is the name of a distance")
         if self.distance is not None:
             object.__setattr__(self, "name", _checked_name(self.name, self.distance))
         cvxpy = _cvxpy()
@@ -94,7 +99,7 @@ class ConvexProjection:
             raise InvalidArgumentError(
                 "solver",
                 self.solver,
-                f"the solvers that are installed are {sorted(cvxpy.installed_solvers())}",
+                problem=f"the solvers that are installed are {sorted(cvxpy.installed_solvers())}",
             )
         self._check_convex(cvxpy)
 
@@ -165,10 +170,10 @@ class ConvexProjection:
             convex = bool(cvxpy.Problem(cvxpy.Minimize(self._objective(f, w, prior))).is_dcp())
         except Exception as error:
             reason = f"cvxpy cannot minimise what it returns ({error})"
-            raise InvalidArgumentError("distance", self.name, reason, fix) from error
+            raise InvalidArgumentError("distance", self.name, problem=reason, fix=fix) from error
         if not convex:
             reason = "what it returns is not convex in f by cvxpy's rules"
-            raise InvalidArgumentError("distance", self.name, reason, fix)
+            raise InvalidArgumentError("distance", self.name, problem=reason, fix=fix)
 
 
 def _checked_name(name: Any, distance: Distance) -> str:
@@ -178,11 +183,11 @@ def _checked_name(name: Any, distance: Distance) -> str:
             raise InvalidArgumentError(
                 "name",
                 None,
-                "the distance has no name of its own, and the plan records it by its name",
-                'Give one, for example ConvexProjection(distance, name="squared").',
+                problem="the distance has no name of its own, and the plan records it by its name",
+                fix='Give one, for example ConvexProjection(distance, name="squared").',
             )
     if not isinstance(name, str) or not name.strip():
-        raise InvalidArgumentError("name", name, "it must be a text that is not empty")
+        raise InvalidArgumentError("name", name, allowed="it must be a text that is not empty")
     return name
 
 

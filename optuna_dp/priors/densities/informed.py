@@ -38,8 +38,9 @@ class FixedCandidates(Prior):
         raise InvalidArgumentError(
             "class",
             cls.__name__,
-            "it would draw from a law that the fingerprint of FixedCandidates does not say",
-            "Make it a prior of its own, with sample, draw_one and fingerprint.",
+            problem="it would draw from a law that the fingerprint of FixedCandidates does not "
+            "say",
+            fix="Make it a prior of its own, with sample, draw_one and fingerprint.",
         )
 
     def __init__(
@@ -47,29 +48,32 @@ class FixedCandidates(Prior):
     ) -> None:
         points = [{str(k): _plain(v) for k, v in point.items()} for point in params_list]
         if not points:
-            raise InvalidArgumentError("params_list", [], "at least one candidate is needed")
+            raise InvalidArgumentError(
+                "params_list", [], allowed="at least one candidate is needed"
+            )
         index_of: dict[str, int] = {}
         for i, point in enumerate(points):
             if point.keys() != points[0].keys():
                 raise InvalidArgumentError(
                     f"params_list[{i}]",
                     point,
-                    f"it must have the parameters {sorted(points[0])}, as the first candidate",
+                    allowed=f"it must have the parameters {sorted(points[0])}, as the first "
+                    "candidate",
                 )
             key = _canonical(point, i)
             if key in index_of:
                 raise InvalidArgumentError(
                     f"params_list[{i}]",
                     point,
-                    f"it repeats params_list[{index_of[key]}]",
-                    "List a candidate once and give it the sum of the weights.",
+                    problem=f"it repeats params_list[{index_of[key]}]",
+                    fix="List a candidate once and give it the sum of the weights.",
                 )
             index_of[key] = i
         if weights is not None and len(weights) != len(points):
             raise InvalidArgumentError(
                 "weights",
                 list(weights),
-                f"it must have one weight per candidate, {len(points)}",
+                allowed=f"it must have one weight per candidate, {len(points)}",
             )
         self.params_list = points
         self.masses = uniform_masses(len(points)) if weights is None else integer_masses(weights)
@@ -114,13 +118,13 @@ def candidates_from(points: Sequence[Mapping[str, Any]], space: Space, label: st
             raise InvalidArgumentError(
                 f"{label} [{i}]",
                 dict(point),
-                f"its parameters must be exactly {sorted(space)}",
+                allowed=f"its parameters must be exactly {sorted(space)}",
             )
         for name, distribution in space.items():
             internal = to_internal(distribution, point[name])
             if internal is None:
                 raise InvalidArgumentError(
-                    f"{label} [{i}]", dict(point), f"{name} must be within {distribution}"
+                    f"{label} [{i}]", dict(point), allowed=f"{name} must be within {distribution}"
                 )
             columns[name][i] = internal
     return Candidates(space, columns, len(points))
@@ -137,6 +141,6 @@ def _canonical(point: Mapping[str, Any], i: int) -> str:
             raise InvalidArgumentError(
                 f"params_list[{i}][{name!r}]",
                 value,
-                "it must be None, a bool, an int, a finite float or a string",
+                allowed="it must be None, a bool, an int, a finite float or a string",
             )
     return json.dumps(point, sort_keys=True)

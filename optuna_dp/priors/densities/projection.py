@@ -40,7 +40,7 @@ def check_projection(value: Any) -> Projection:
         return value
     if value not in ("l2", "kl"):
         raise InvalidArgumentError(
-            "projection", value, 'it must be "kl", "l2" or a ConvexProjection'
+            "projection", value, allowed='it must be "kl", "l2" or a ConvexProjection'
         )
     projection: Projection = value
     return projection
@@ -109,12 +109,16 @@ def project_log(
     raw = np.asarray(log_weights, dtype=np.float64)
     if raw.ndim != 1 or raw.size == 0:
         raise InvalidArgumentError(
-            "log_weights", raw.shape, "it must be a one-dimensional array of at least one weight"
+            "log_weights",
+            raw.shape,
+            allowed="it must be a one-dimensional array of at least one weight",
         )
     if masses is None:
         masses = uniform_masses(raw.size)
     elif masses.shape != raw.shape:
-        raise InvalidArgumentError("masses", masses.shape, f"it must have shape {raw.shape}")
+        raise InvalidArgumentError(
+            "masses", masses.shape, allowed=f"it must have shape {raw.shape}"
+        )
     logs = _shifted(raw)
     if bounds == (1.0, 1.0) or logs.min() == 0.0:
         # No choice, or no preference: the prior itself, to the last bit.

@@ -98,7 +98,7 @@ def integer_masses(weights: Sequence[float]) -> IntArray:
             the sum to be held (below about 5e-10).
     """
     if len(weights) == 0:
-        raise InvalidArgumentError("weights", weights, "at least one weight is needed")
+        raise InvalidArgumentError("weights", weights, allowed="at least one weight is needed")
     values = np.array([validation.positive(f"weights[{i}]", w) for i, w in enumerate(weights)])
     relative_weights = values / values.max()
     multiples = values / values.min()
@@ -110,9 +110,9 @@ def integer_masses(weights: Sequence[float]) -> IntArray:
             raise InvalidArgumentError(
                 "weights",
                 float(values.min()),
-                f"the smallest weight must be at least {2.0**-_MASS_BITS:.1e} of the sum, "
+                allowed=f"the smallest weight must be at least {2.0**-_MASS_BITS:.1e} of the sum, "
                 f"it is {relative_weights.min() / relative_weights.sum():.1e}",
-                "Leave the candidate out or raise its weight.",
+                fix="Leave the candidate out or raise its weight.",
             )
         masses = np.rint(parts).astype(np.int64)
     divisor = int(np.gcd.reduce(masses))
@@ -124,7 +124,9 @@ def share_unit(masses: IntArray) -> int:
     """The largest power of two that keeps the sum of all shares at or below ``2**53``."""
     free_bits = _TOTAL_BITS - int(masses.sum() - 1).bit_length()
     if free_bits < 1:
-        raise InvalidArgumentError("masses", int(masses.sum()), "their sum must be below 2**52")
+        raise InvalidArgumentError(
+            "masses", int(masses.sum()), allowed="their sum must be below 2**52"
+        )
     return 1 << free_bits
 
 

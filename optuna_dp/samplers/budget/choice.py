@@ -152,20 +152,24 @@ def _first_guess_or_better(pilots: Sequence[Pilot], top: Sequence[Pilot], sign: 
 def _checked(answer: Any, pilots: Sequence[Pilot]) -> Chosen:
     if not isinstance(answer, Mapping) or not answer:
         raise InvalidArgumentError(
-            "choose", answer, "it must return the last run's hyperparameters, a dict by name"
+            "choose",
+            answer,
+            allowed="it must return the last run's hyperparameters, a dict by name",
         )
     distributions: dict[str, BaseDistribution] = {}
     for name, value in answer.items():
         ranges = [p.distributions[name] for p in pilots if name in p.distributions]
         if not ranges:
             raise InvalidArgumentError(
-                "choose", answer, f"it returned a value for {name!r}, which no pilot has"
+                "choose", answer, problem=f"it returned a value for {name!r}, which no pilot has"
             )
         # A value that was enqueued may lie outside the range.
         is_of_a_pilot = any(p.params.get(name) == value for p in pilots)
         if to_internal(ranges[0], value) is None and not is_of_a_pilot:
             raise InvalidArgumentError(
-                "choose", answer, f"it returned {value!r} for {name!r}, outside {ranges[0]}"
+                "choose",
+                answer,
+                problem=f"it returned {value!r} for {name!r}, outside {ranges[0]}",
             )
         distributions[name] = ranges[0]
     return dict(answer), distributions

@@ -120,16 +120,18 @@ class BudgetPlan(Entry):
                 validation.positive(name, getattr(self, name))
         if (self.sample_rate is None) != (self.batch_size is None):
             raise InvalidArgumentError(
-                "batch_size", self.batch_size, "it needs both sample_rate and batch_size, or none"
+                "batch_size",
+                self.batch_size,
+                problem="it needs both sample_rate and batch_size, or none",
             )
         checked_score(self.score)
         if self.candidates is not None and self.rung_sizes != (self.candidates,):
             raise InvalidArgumentError(
                 "candidates",
                 self.candidates,
-                f"each needs a pilot of its own on the only rung, and the rungs have "
+                problem=f"each needs a pilot of its own on the only rung, and the rungs have "
                 f"{self.rung_sizes}",
-                "Make another plan with optuna_dp.plan_budget.",
+                fix="Make another plan with optuna_dp.plan_budget.",
             )
         if self.score == "disjoint" and self.neighboring_relation == "replace_one":
             # One record leaves the training, another joins the score: both change at once, and
@@ -137,23 +139,27 @@ class BudgetPlan(Entry):
             raise InvalidArgumentError(
                 "score",
                 self.score,
-                "replace_one does not allow it: one replacement may change both parts of the data",
-                "Plan with score='training', which charges for both, or with add_or_remove_one.",
+                problem="replace_one does not allow it: one replacement may change both parts "
+                "of the data",
+                fix="Plan with score='training', which charges for both, or with "
+                "add_or_remove_one.",
             )
         runs = (*self.paid_pilots, self.paid_last)
         if self.score is None and any(run.score_noise_multiplier is not None for run in runs):
             raise InvalidArgumentError(
                 "score",
                 None,
-                "scores would be computed without noise, and the plan was made for scores with it",
-                "Make another plan with optuna_dp.plan_budget(score=None, ...).",
+                problem="scores would be computed without noise, and the plan was made for "
+                "scores with it",
+                fix="Make another plan with optuna_dp.plan_budget(score=None, ...).",
             )
         if any((run.training is None) == (self.sample_rate is None) for run in runs):
             raise InvalidArgumentError(
                 "training",
                 Text("that of a run"),
-                "a plan has either a sample_rate, for DP-SGD, or the event of each training",
-                "Make another plan with optuna_dp.plan_budget.",
+                problem="a plan has either a sample_rate, for DP-SGD, or the event of each "
+                "training",
+                fix="Make another plan with optuna_dp.plan_budget.",
             )
         if self.neighboring_relation == "null_client":
             # Start-up time: samplers hold plans; dp-accounting is slow.
@@ -223,7 +229,7 @@ class BudgetPlan(Entry):
             InvalidArgumentError: If the plan has no pilots.
         """
         if not self.rungs:
-            raise InvalidArgumentError("pilots", 0, "a plan of one run has no pilot")
+            raise InvalidArgumentError("pilots", 0, problem="a plan of one run has no pilot")
         return self.rungs[0]
 
     @property
@@ -252,7 +258,7 @@ class BudgetPlan(Entry):
         position = validation.whole("slot", slot)
         if position >= self.runs:
             raise InvalidArgumentError(
-                "slot", slot, f"the plan has the runs 0 to {self.runs - 1} only"
+                "slot", slot, problem=f"the plan has the runs 0 to {self.runs - 1} only"
             )
         for size, rung in zip(self.rung_sizes, self.rungs, strict=True):
             if position < size:
@@ -297,7 +303,7 @@ class BudgetPlan(Entry):
     def refusal(cls, data: Any, reason: str, fix: str = "") -> InvalidArgumentError:
         """Returns the error for JSON that is not that of a plan."""
         requirement = f"it must be what BudgetPlan.to_json returned ({reason})"
-        return InvalidArgumentError("data", data, requirement, fix)
+        return InvalidArgumentError("data", data, allowed=requirement, fix=fix)
 
 
 def composed(
@@ -326,8 +332,8 @@ def rung_sizes(name: str, value: Any) -> tuple[int, ...]:
         raise InvalidArgumentError(
             name,
             value,
-            "a rung must not have more pilots than the rung before it",
-            "The best pilots of a rung run again on the next one, for example (16, 4).",
+            allowed="a rung must not have more pilots than the rung before it",
+            fix="The best pilots of a rung run again on the next one, for example (16, 4).",
         )
     return sizes
 
@@ -338,6 +344,7 @@ def checked_score(value: Any) -> None:
         raise InvalidArgumentError(
             "score",
             value,
-            "it must be 'training' (scored on the training records), 'disjoint' (on private "
+            allowed="it must be 'training' (scored on the training records), 'disjoint' (on "
+            "private "
             "records that are never trained on) or None (on public records)",
         )

@@ -49,7 +49,9 @@ class BudgetSettings(Entry):
     def __post_init__(self) -> None:
         for name, size in (("first", self.first_batch), ("pilot", self.pilot_batch_size)):
             if size < 1:
-                raise InvalidArgumentError(f"{name}_batch_size", size, "it must be at least 1")
+                raise InvalidArgumentError(
+                    f"{name}_batch_size", size, allowed="it must be at least 1"
+                )
 
     @staticmethod
     def of(design: Design) -> BudgetSettings:

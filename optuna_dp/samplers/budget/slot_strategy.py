@@ -82,7 +82,7 @@ def _refuse_unused(reason: str, **arguments: Any) -> None:
     defaults = {"proposer": None, "choose": None, "pilot_batch_size": 1}
     for name, value in arguments.items():
         if value != defaults[name]:
-            raise InvalidArgumentError(name, value, reason, "Leave it out.")
+            raise InvalidArgumentError(name, value, problem=reason, fix="Leave it out.")
 
 
 def _listed(plan: BudgetPlan, candidates: Any, space: Space | None) -> Listed:
@@ -91,16 +91,18 @@ def _listed(plan: BudgetPlan, candidates: Any, space: Space | None) -> Listed:
         raise InvalidArgumentError(
             "candidates",
             candidates,
-            f"the plan has {plan.pilots} pilots and is for no list",
-            "Plan for it: plan_budget(..., candidates=<how many there are>).",
+            problem=f"the plan has {plan.pilots} pilots and is for no list",
+            fix="Plan for it: plan_budget(..., candidates=<how many there are>).",
         )
     listed = Listed(candidates, space)
     if len(listed.points) != plan.candidates:
         raise InvalidArgumentError(
             "candidates",
             candidates,
-            f"it has {len(listed.points)} candidates, and the plan charges for {plan.candidates}",
-            f"Change the list, or plan for it: plan_budget(..., candidates={len(listed.points)}).",
+            problem=f"it has {len(listed.points)} candidates, and the plan charges for "
+            f"{plan.candidates}",
+            fix="Change the list, or plan for it: plan_budget(..., "
+            f"candidates={len(listed.points)}).",
         )
     return listed
 
@@ -128,8 +130,9 @@ class BudgetStrategy(SlotStrategy):
             raise InvalidArgumentError(
                 "plan",
                 plan,
-                "it must be a BudgetPlan",
-                "For example plan_budget(epsilon=3, records=20_000, batch_size=256, epochs=10).",
+                allowed="it must be a BudgetPlan",
+                fix="For example plan_budget(epsilon=3, records=20_000, batch_size=256, "
+                "epochs=10).",
             )
         if self.search_space is not None:
             check_space(self.search_space)
@@ -194,7 +197,8 @@ class BudgetStrategy(SlotStrategy):
             raise InvalidArgumentError(
                 "choose",
                 self._choose,
-                "with several objectives it must be a function of a list of (params, values)",
+                allowed="with several objectives it must be a function of a list of (params, "
+                "values)",
             )
 
     def check_admitted(self, slot: Slot) -> None:
@@ -404,8 +408,8 @@ def _checked_choose(choose: Any, plan: BudgetPlan) -> Choose:
         raise InvalidArgumentError(
             "choose",
             choose,
-            "no candidate of a short list is the first guess: its best score is taken",
-            "Leave it out, or give a function of a list of (params, values).",
+            problem="no candidate of a short list is the first guess: its best score is taken",
+            fix="Leave it out, or give a function of a list of (params, values).",
         )
     if choose in ("evidence", "best") or callable(choose):
         rule: Choose = choose
@@ -413,7 +417,8 @@ def _checked_choose(choose: Any, plan: BudgetPlan) -> Choose:
     raise InvalidArgumentError(
         "choose",
         choose,
-        "it must be 'evidence', 'best', or a function of a list of (params, values) that returns "
+        allowed="it must be 'evidence', 'best', or a function of a list of (params, values) "
+        "that returns "
         "the last run's hyperparameters",
     )
 

@@ -74,8 +74,8 @@ def candidates_of(
             raise InvalidArgumentError(
                 "candidates",
                 None,
-                "without a search_space there is no grid to make",
-                "Give search_space, a list of candidates, or candidates=<number of draws>.",
+                problem="without a search_space there is no grid to make",
+                fix="Give search_space, a list of candidates, or candidates=<number of draws>.",
             )
         return _fixed("grid", grid_of(search_space, _MOST_CANDIDATES))
     if isinstance(candidates, Sequence) and not isinstance(candidates, (str, bytes)):
@@ -84,11 +84,13 @@ def candidates_of(
         raise InvalidArgumentError(
             "candidates",
             candidates,
-            "it must be a list of dicts, a number of draws, or None for a grid",
+            allowed="it must be a list of dicts, a number of draws, or None for a grid",
         )
     count = whole("candidates", candidates, 1)
     if count > _MOST_CANDIDATES:
-        raise InvalidArgumentError("candidates", count, f"it must be at most {_MOST_CANDIDATES}")
+        raise InvalidArgumentError(
+            "candidates", count, allowed=f"it must be at most {_MOST_CANDIDATES}"
+        )
     return CandidateSource("drawn", count), None
 
 
@@ -102,18 +104,23 @@ def _listed(
 ) -> Candidates:
     if len(candidates) == 0:
         raise InvalidArgumentError(
-            "candidates", candidates, "there must be at least one candidate", "Add a candidate."
+            "candidates",
+            candidates,
+            allowed="there must be at least one candidate",
+            fix="Add a candidate.",
         )
     points = []
     for i, point in enumerate(candidates):
         name = f"candidates[{i}]"
         if not isinstance(point, Mapping) or not all(isinstance(key, str) for key in point):
-            raise InvalidArgumentError(name, point, "it must be a dict of parameters by name")
+            raise InvalidArgumentError(
+                name, point, allowed="it must be a dict of parameters by name"
+            )
         try:
             stored_point = json.loads(canonical_json(dict(point)))
         except (TypeError, ValueError):
             raise InvalidArgumentError(
-                name, point, "its values must be None, bool, int, float or str, and finite"
+                name, point, allowed="its values must be None, bool, int, float or str, and finite"
             ) from None
         if space is not None:
             _check_contained(name, stored_point, space)
@@ -133,8 +140,9 @@ def _check_share_a_name(points: Sequence[Mapping[str, Any]]) -> None:
         raise InvalidArgumentError(
             "candidates",
             [sorted(point) for point in points[:3]],
-            "its dicts have no parameter in common, so an objective cannot ask all for the same",
-            "Give every candidate at least the parameter that is asked for first.",
+            problem="its dicts have no parameter in common, so an objective cannot ask all for "
+            "the same",
+            fix="Give every candidate at least the parameter that is asked for first.",
         )
 
 
@@ -143,10 +151,12 @@ def _check_contained(
 ) -> None:
     if point.keys() != space.keys():
         raise InvalidArgumentError(
-            name, point, f"its parameters must be those of search_space, {sorted(space)}"
+            name, point, allowed=f"its parameters must be those of search_space, {sorted(space)}"
         )
     for parameter, distribution in space.items():
         if to_internal(distribution, point[parameter]) is None:
             raise InvalidArgumentError(
-                f"{name}[{parameter!r}]", point[parameter], f"it must lie in {distribution}"
+                f"{name}[{parameter!r}]",
+                point[parameter],
+                allowed=f"it must lie in {distribution}",
             )

@@ -45,8 +45,9 @@ class UtilityChoice(DrawnRuns):
             raise InvalidArgumentError(
                 "artifact_store",
                 store,
-                "the candidates' trainings are not private, so nothing of them may be released",
-                "Leave it out. Give the final model to release(study).with_training.",
+                problem="the candidates' trainings are not private, so nothing of them may be "
+                "released",
+                fix="Leave it out. Give the final model to release(study).with_training.",
             )
 
     def check_request(self, request: ReleaseRequest) -> None:

@@ -76,7 +76,7 @@ def report_utilities(
     home = trial.study if isinstance(trial, Trial) else study
     if home is None:
         raise InvalidArgumentError(
-            "study", None, "it is needed for a trial from outside the objective"
+            "study", None, problem="it is needed for a trial from outside the objective"
         )
     plan = read_plan(home)
     if plan is None or "n_partitions" not in plan.design.settings:
@@ -94,7 +94,7 @@ def report_utilities(
         raise InvalidArgumentError(
             "utilities",
             Text(f"{len(scores)} of them (trial {trial.number})"),
-            f"there must be one for each of the {k} partitions",
+            allowed=f"there must be one for each of the {k} partitions",
         )
     for i, score in enumerate(scores):
         check_unit(f"utilities[{i}]", score, trial.number)
@@ -121,8 +121,8 @@ def check_unit(name: str, value: float, trial_number: int) -> None:
         raise InvalidArgumentError(
             f"{name} of trial {trial_number}",
             Text("hidden"),  # It is made of data without noise.
-            "a utility must lie in [0, 1]",
-            "Rescale the score by bounds fixed before seeing the data; the study cannot be "
+            allowed="a utility must lie in [0, 1]",
+            fix="Rescale the score by bounds fixed before seeing the data; the study cannot be "
             "released, and starting a new one costs nothing.",
         )
 

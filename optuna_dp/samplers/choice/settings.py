@@ -48,7 +48,7 @@ class UtilitySettings(Entry):
             raise InvalidArgumentError(
                 "neighboring_relation",
                 self.neighboring_relation,
-                "it must be 'add_or_remove_one' or 'replace_one'",
+                allowed="it must be 'add_or_remove_one' or 'replace_one'",
             )
 
     def facts(self, sampler: str) -> dict[str, str]:

@@ -173,14 +173,15 @@ class UtilityStrategy(SlotStrategy):
             raise InvalidArgumentError(
                 f"candidates[{slot.number}]",
                 point,
-                f"the objective asks for {name!r}, which it does not have",
+                problem=f"the objective asks for {name!r}, which it does not have",
             )
         check_choices(name, distribution)
         if to_internal(as_stored(distribution), point[name]) is None:
             raise InvalidArgumentError(
                 f"candidates[{slot.number}][{name!r}]",
                 point[name],
-                f"the objective asks for {distribution}, which does not contain this value",
+                problem=f"the objective asks for {distribution}, which does not contain this "
+                "value",
             )
         value = own_form(distribution, point[name])
         return drawn_once(slot.study, slot.trial, name, distribution, lambda: value)
@@ -201,6 +202,7 @@ class UtilityStrategy(SlotStrategy):
             raise InvalidArgumentError(
                 "n_partitions",
                 self._n_partitions,
-                f"above {MOST_PARTITIONS_OF_MEANS} the rounding of a mean is not accounted for",
-                "Return report_utilities(trial, utilities) from the objective.",
+                problem=f"above {MOST_PARTITIONS_OF_MEANS} the rounding of a mean is not "
+                "accounted for",
+                fix="Return report_utilities(trial, utilities) from the objective.",
             )

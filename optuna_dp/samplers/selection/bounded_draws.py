@@ -42,7 +42,7 @@ class BoundedDraws:
         startup_runs: int | None,
     ) -> None:
         if schedule not in ("batch", "any"):
-            raise InvalidArgumentError("schedule", schedule, "it must be 'batch' or 'any'")
+            raise InvalidArgumentError("schedule", schedule, allowed="it must be 'batch' or 'any'")
         self._density = density
         self._schedule = schedule
         self._batch_size = whole("batch_size", batch_size, 1)
@@ -58,8 +58,8 @@ class BoundedDraws:
                 raise InvalidArgumentError(
                     "startup_runs",
                     startup_runs,
-                    'it must be None or 0 under schedule="any"',
-                    'Runs from the prior lower the cost with schedule="batch" only.',
+                    allowed='it must be None or 0 under schedule="any"',
+                    fix='Runs from the prior lower the cost with schedule="batch" only.',
                 )
             return 0
         return 0 if count == 0 else max(count or 0, self._batch_size)

@@ -69,8 +69,8 @@ def check_failures(evidence: Evidence, failures: str | None) -> int | None:
         raise InvalidArgumentError(
             "failures",
             failures,
-            "no block of failed runs is too long to be chance",
-            "Leave it out.",
+            problem="no block of failed runs is too long to be chance",
+            fix="Leave it out.",
         )
     if together and failures is None:
         raise ReleaseRefusedError(

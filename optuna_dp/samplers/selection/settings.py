@@ -62,10 +62,12 @@ class SelectionSettings(Entry):
 
     def __post_init__(self) -> None:
         if self.startup_runs is not None and (self.startup_runs < 1 or self.schedule != "batch"):
-            raise InvalidArgumentError("startup_runs", self.startup_runs, "it is not of a plan")
+            raise InvalidArgumentError(
+                "startup_runs", self.startup_runs, problem="it is not of a plan"
+            )
         if checked_density_bounds(self.density_bounds) != self.density_bounds:
             raise InvalidArgumentError(
-                "density_bounds", self.density_bounds, "either both are 1 or neither is"
+                "density_bounds", self.density_bounds, problem="either both are 1 or neither is"
             )
 
     @staticmethod

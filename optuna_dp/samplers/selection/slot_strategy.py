@@ -92,15 +92,15 @@ class SelectionStrategy(SlotStrategy):
             raise InvalidArgumentError(
                 "output_attributes",
                 output_attributes,
-                "they are charged for by the cost of a run, and run= does not say it",
-                "Give run= too.",
+                problem="they are charged for by the cost of a run, and run= does not say it",
+                fix="Give run= too.",
             )
         if not isinstance(trials, TrialCount):
             raise InvalidArgumentError(
                 "trials",
                 trials,
-                "it must be the distribution of a random number of runs",
-                "For example optuna_dp.Geometric(mean=20). For a fixed number of runs use "
+                allowed="it must be the distribution of a random number of runs",
+                fix="For example optuna_dp.Geometric(mean=20). For a fixed number of runs use "
                 "BudgetSampler(plan_budget(...)).",
             )
         self._trials = trials.checked()
@@ -111,8 +111,8 @@ class SelectionStrategy(SlotStrategy):
             raise InvalidArgumentError(
                 "search_space",
                 None,
-                "an informed prior needs a search space that is known beforehand",
-                "Give the ranges as search_space.",
+                problem="an informed prior needs a search space that is known beforehand",
+                fix="Give the ranges as search_space.",
             )
         if self.search_space is not None:
             check_space(self.search_space)
@@ -121,8 +121,8 @@ class SelectionStrategy(SlotStrategy):
                 raise InvalidArgumentError(
                     "prior",
                     self._prior,
-                    "its fingerprint is that of the uniform prior",
-                    "Give it a fingerprint that says what it is.",
+                    problem="its fingerprint is that of the uniform prior",
+                    fix="Give it a fingerprint that says what it is.",
                 )
 
     # The plan.
@@ -227,10 +227,10 @@ def _checked_run(
         raise InvalidArgumentError(
             "neighboring_relation",
             neighboring_relation,
-            "it says how an event is read that is given as run="
+            problem="it says how an event is read that is given as run="
             if run is None
             else f"the plan of a run has its own, {run.neighboring_relation!r}",
-            "Give run= an event." if run is None else "Leave it out.",
+            fix="Give run= an event." if run is None else "Leave it out.",
         )
     return run
 
@@ -244,6 +244,6 @@ def checked_prior(prior: Prior | None) -> Prior:
     raise InvalidArgumentError(
         "prior",
         prior,
-        "it must be None, or have the methods sample, draw_one and fingerprint",
-        "See optuna_dp.priors.densities.",
+        allowed="it must be None, or have the methods sample, draw_one and fingerprint",
+        fix="See optuna_dp.priors.densities.",
     )

@@ -230,7 +230,7 @@ class PointwiseProfile:
         """Returns the bound on delta at each epsilon (any real number; same shape)."""
         eps = np.asarray(epsilons, dtype=np.float64)
         if np.any(np.isnan(eps)):
-            raise InvalidArgumentError("epsilons", epsilons, "they must not be NaN")
+            raise InvalidArgumentError("epsilons", epsilons, allowed="they must not be NaN")
         flat_eps = np.clip(eps.reshape(-1), -1e4, self._farthest)
         pair = self._pair
         deltas = np.empty(flat_eps.size)

@@ -148,8 +148,8 @@ class TrialCount(Entry, ABC):
             raise InvalidArgumentError(
                 "law",
                 self,
-                "a law without a maximum must have _pgf and _pgf_derivative",
-                "Write these methods, or a maximum.",
+                allowed="a law without a maximum must have _pgf and _pgf_derivative",
+                fix="Write these methods, or a maximum.",
             )
         end = self.maximum
         parts = [
@@ -302,7 +302,7 @@ class TrialCount(Entry, ABC):
         """
         fraction = validation.number("fraction", fraction)
         if not 0.0 <= fraction <= 1.0:
-            raise InvalidArgumentError("fraction", fraction, "it must lie between 0 and 1")
+            raise InvalidArgumentError("fraction", fraction, allowed="it must lie between 0 and 1")
         return 1.0 - min(self.pgf(1.0 - fraction), 1.0)
 
     @overload
@@ -353,7 +353,7 @@ class TrialCount(Entry, ABC):
         320-bit arithmetic.
         """
         if not 0 <= u < 1 << UNIFORM_BITS:
-            raise InvalidArgumentError("u", u, "it must be a whole number of 128 bits")
+            raise InvalidArgumentError("u", u, allowed="it must be a whole number of 128 bits")
         ctx = exact.context()
         remainder = (1 << (UNIFORM_BITS + 1)) - (2 * u + 1)
         v = ctx.ldexp(ctx.mpf(remainder), -(UNIFORM_BITS + 1))  # 1 - uniform, exactly
@@ -384,8 +384,9 @@ class TrialCount(Entry, ABC):
             raise InvalidArgumentError(
                 "class",
                 cls.__name__,
-                f"bounds of {parents[0].__name__} would be taken for those of its subclass",
-                "Make it a subclass of TrialCount itself.",
+                problem=f"bounds of {parents[0].__name__} would be taken for those of its "
+                "subclass",
+                fix="Make it a subclass of TrialCount itself.",
             )
         # A class that cloudpickle makes again has no name yet. Without one nothing can be read.
         name = vars(cls).get("law", "")
@@ -393,12 +394,16 @@ class TrialCount(Entry, ABC):
             raise InvalidArgumentError(
                 "law",
                 name,
-                "it must be a name that no other law has, because T is charged for by its name",
-                "If a notebook's cell with this class was run again, restart the notebook.",
+                allowed="it must be a name that no other law has, because T is charged for by "
+                "its name",
+                fix="If a notebook's cell with this class was run again, restart the notebook.",
             )
         if {"sample", "invert"} & vars(cls).keys():
             raise InvalidArgumentError(
-                "sample", cls.__name__, "T must be drawn by exact_tail", "Leave out the method."
+                "sample",
+                cls.__name__,
+                allowed="T must be drawn by exact_tail",
+                fix="Leave out the method.",
             )
 
     @classmethod
@@ -419,7 +424,7 @@ class TrialCount(Entry, ABC):
     def refusal(cls, data: Any, reason: str, fix: str = "") -> InvalidArgumentError:
         """Returns the error for JSON that is not that of a law."""
         return InvalidArgumentError(
-            "law", data, reason, fix or "The entry is corrupted or of another version."
+            "law", data, problem=reason, fix=fix or "The entry is corrupted or of another version."
         )
 
     def checked(self) -> TrialCount:
@@ -486,10 +491,10 @@ def _first(reached: Callable[[int], bool], guess: int) -> int:
 
 def _whole(name: str, value: Any) -> int:
     if isinstance(value, bool) or not hasattr(value, "__index__"):
-        raise InvalidArgumentError(name, value, "it must be a whole number")
+        raise InvalidArgumentError(name, value, allowed="it must be a whole number")
     result = int(value.__index__())
     if abs(result) > _LARGEST_QUESTION:
-        raise InvalidArgumentError(name, value, "it must be at most 1e300")
+        raise InvalidArgumentError(name, value, allowed="it must be at most 1e300")
     return result
 
 
@@ -499,9 +504,11 @@ def _whole_numbers(name: str, value: Any) -> FloatArray:
     try:
         array = np.asarray(value)
     except ValueError:  # rows of unequal length
-        raise InvalidArgumentError(name, value, "it must hold whole numbers only") from None
+        raise InvalidArgumentError(
+            name, value, allowed="it must hold whole numbers only"
+        ) from None
     if array.size and array.dtype.kind not in "iu":
-        raise InvalidArgumentError(name, value, "it must hold whole numbers only")
+        raise InvalidArgumentError(name, value, allowed="it must hold whole numbers only")
     return array.astype(np.float64)
 
 
@@ -510,9 +517,9 @@ def _unit(name: str, value: Any) -> FloatArray:
     try:
         array = np.asarray(value, dtype=np.float64)
     except (TypeError, ValueError, OverflowError):
-        raise InvalidArgumentError(name, value, "it must hold numbers only") from None
+        raise InvalidArgumentError(name, value, allowed="it must hold numbers only") from None
     if array.size and not bool(np.all((array >= -1e-12) & (array <= 1.0 + 1e-12))):
-        raise InvalidArgumentError(name, value, "it must lie between 0 and 1")
+        raise InvalidArgumentError(name, value, allowed="it must lie between 0 and 1")
     return np.asarray(np.clip(array, 0.0, 1.0), dtype=np.float64)
 
 

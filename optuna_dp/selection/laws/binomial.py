@@ -38,11 +38,13 @@ class Binomial(TrialCount):
     def __post_init__(self) -> None:
         n = validation.whole("n", self.n, minimum=1)
         if n > _LARGEST_N:
-            raise InvalidArgumentError("n", n, f"it must be at most {_LARGEST_N}")
+            raise InvalidArgumentError("n", n, allowed=f"it must be at most {_LARGEST_N}")
         object.__setattr__(self, "n", n)
         mean = validation.positive("mean", self.mean)
         if not special.SMALLEST_MEAN <= mean <= n:
-            raise InvalidArgumentError("mean", self.mean, f"it must be from 1e-100 to n={n}")
+            raise InvalidArgumentError(
+                "mean", self.mean, allowed=f"it must be from 1e-100 to n={n}"
+            )
         object.__setattr__(self, "mean", mean)
 
     @property

@@ -41,11 +41,14 @@ class Capped(TrialCount):
     def __post_init__(self) -> None:
         if not isinstance(self.base, TrialCount) or self.base.uncapped is not self.base:
             raise InvalidArgumentError(
-                "base", self.base, "it must be an uncapped law of T", "Use law.capped(n)."
+                "base",
+                self.base,
+                allowed="it must be an uncapped law of T",
+                fix="Use law.capped(n).",
             )
         n = validation.whole("n", self.n, minimum=1)
         if n > _LARGEST_CAP:
-            raise InvalidArgumentError("n", n, f"it must be at most {_LARGEST_CAP}")
+            raise InvalidArgumentError("n", n, allowed=f"it must be at most {_LARGEST_CAP}")
         object.__setattr__(self, "n", n)
         object.__setattr__(self, "mean", float(np.sum(self._weights)))
 

@@ -54,30 +54,34 @@ class NegativeBinomial(TrialCount):
     ) -> None:
         argument, shape = shape, validation.number("shape", shape)
         if not -1.0 < shape <= _LARGEST_SHAPE:
-            raise InvalidArgumentError("shape", argument, "it must be above -1 and at most 1e6")
+            raise InvalidArgumentError(
+                "shape", argument, allowed="it must be above -1 and at most 1e6"
+            )
         if (gamma is None) == (mean is None):
             raise InvalidArgumentError(
                 "gamma, mean",
                 (gamma, mean),
-                "exactly one of them must be given",
-                "Each determines the other.",
+                allowed="exactly one of them must be given",
+                fix="Each determines the other.",
             )
         if gamma is not None:
             gamma = validation.open_unit("gamma", gamma)
             if gamma < exact.SMALLEST_GAMMA:
                 raise InvalidArgumentError(
-                    "gamma", gamma, f"it must be at least {exact.SMALLEST_GAMMA:g}"
+                    "gamma", gamma, allowed=f"it must be at least {exact.SMALLEST_GAMMA:g}"
                 )
             law_mean = mean_from_gamma(shape, gamma)
             if not law_mean < math.inf:
                 raise InvalidArgumentError(
-                    "gamma", gamma, f"at shape {shape!r} the mean would not be a finite number"
+                    "gamma",
+                    gamma,
+                    problem=f"at shape {shape!r} the mean would not be a finite number",
                 )
             self._set(shape, gamma, law_mean, typed="gamma")
         else:
             law_mean = validation.number("mean", mean)
             if not 1.0 <= law_mean < math.inf:
-                raise InvalidArgumentError("mean", mean, _MEAN_ALLOWED)
+                raise InvalidArgumentError("mean", mean, allowed=_MEAN_ALLOWED)
             self._set(shape, _gamma_from_mean(shape, law_mean), law_mean, typed="mean")
 
     def _set(self, shape: float, gamma: float, mean: float, *, typed: str) -> None:
@@ -267,8 +271,8 @@ def _gamma_from_mean(shape: float, mean: float) -> float:
         raise InvalidArgumentError(
             "mean",
             mean,
-            f"at shape {shape!r} it would need gamma below {exact.SMALLEST_GAMMA:g}",
-            "Use a smaller mean or a shape further from -1.",
+            problem=f"at shape {shape!r} it would need gamma below {exact.SMALLEST_GAMMA:g}",
+            fix="Use a smaller mean or a shape further from -1.",
         )
     return gamma
 

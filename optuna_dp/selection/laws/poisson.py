@@ -40,7 +40,7 @@ class Poisson(TrialCount):
         mean = validation.positive("mean", self.mean)
         if not special.SMALLEST_MEAN <= mean <= _LARGEST_MEAN:
             raise InvalidArgumentError(
-                "mean", self.mean, "it must be at least 1e-100 and at most 1e8"
+                "mean", self.mean, allowed="it must be at least 1e-100 and at most 1e8"
             )
         object.__setattr__(self, "mean", mean)
 
