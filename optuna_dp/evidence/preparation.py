@@ -115,7 +115,13 @@ def schema_section(spending: Mapping[str, Any]) -> str:
 
 def contradiction(spending: Mapping[str, Any]) -> str:
     """Returns why no study can have this preparation; empty if one can."""
-    words = words_of(spending)
+    words, stated = words_of(spending), spending.get("preparation")
+    if not words.issuperset({stated} if isinstance(stated, str) else stated or ()):
+        return "no record is prepared as it is said"
+    if _notes(spending).get("word", min(words)) not in words:
+        return (
+            "the released run's records are said to be prepared otherwise than those of all runs"
+        )
     if words == {AS_GIVEN} and not _notes(spending).get("schema"):
         return ""
     try:

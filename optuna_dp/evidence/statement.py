@@ -13,6 +13,7 @@ from optuna_dp.evidence.layout import escaped, one_line
 from optuna_dp.evidence.record_counts import RecordCounts
 from optuna_dp.runs.judgement import COMPARED, ENFORCED, NOT_CHECKED
 from optuna_dp.study.plan import Design
+from optuna_dp.training.exact_step import GRIDS, NOISE_GENERATOR
 
 if TYPE_CHECKING:
     from optuna_dp.accounting.guarantee import Guarantee
@@ -107,6 +108,14 @@ class Description(ABC):
         """
         return RecordCounts()
 
+    def planned(self, design: Design) -> tuple[float, float] | None:
+        """Returns the planned epsilon and its delta; None if the design has no target.
+
+        Args:
+            design: The design of the study.
+        """
+        return None
+
     def contradiction(self, design: Design, content: Mapping[str, Any]) -> str:
         """Returns where a release says what no study of this design can be; empty if nowhere.
 
@@ -156,6 +165,24 @@ def step_facts(spending: Mapping[str, Any]) -> list[Fact]:
         f"{remark}"
     )
     return [Fact("Sums and noise", text, Status.ENFORCED)]
+
+
+def impossible_step(spending: Mapping[str, Any]) -> str:
+    """Returns why no training of this package can have the stated arithmetic; empty if one can.
+
+    Args:
+        spending: What is known of runs, as releases have it.
+    """
+    step = spending.get("step")
+    if step is None:
+        return ""
+    if step["generator"] != NOISE_GENERATOR:
+        return f"noise is said to be from {str(step['generator'])[:40]!r}"
+    if step["units"] not in GRIDS:
+        return f"a grid of {step['units']} units in a clipping norm is no grid of a training"
+    if not (step["clipping_norm"] > 0.0 and step["physical_batch"] >= 1):
+        return "a clipping norm or a physical batch is not positive"
+    return ""
 
 
 def vouched_facts(spending: Mapping[str, Any]) -> list[Fact]:

@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any
 
 from dp_accounting import dp_event
@@ -21,6 +22,7 @@ from optuna_dp.accounting.guarantee import Guarantee
 from optuna_dp.core import validation
 from optuna_dp.core.numbers_shown import rounded_up
 from optuna_dp.core.optuna_internals import contains
+from optuna_dp.core.value_types import JsonObject
 from optuna_dp.evidence.procedures import (
     description_of,
     guarantee_without_study,
@@ -46,6 +48,64 @@ _LIBRARIES_OF_GRIDS = ("numpy", "scipy", "dp-accounting")
 # What depends on the version of optuna-dp, and is compared with the same version only.
 _WORDS = ("facts", "assumptions", "trust", "checked", "not_covered")
 _OF_A_VERSION = (*_WORDS, "method", "epsilon_by_method", "comparisons")
+
+_OF_EVENTS = "noise and steps of a plan whose runs are known by their events only"
+# What stands in a file once, so that nothing else in it shows whether it was changed: places in
+# the statement, by the words for them. A star stands for any text.
+# ``tests/releasing/test_fields_of_files.py`` changes every field of each kind of release: where a
+# change is not found, the place is in this table.
+UNTIED: Mapping[str, tuple[str, ...]] = {
+    "hyperparameters within their ranges, scores within their noise, and other released values": (
+        "content.params.*",
+        "content.value",
+        "content.attributes*",
+        "content.artifact_sha256",
+    ),
+    "the ranges of hyperparameters, where the plan does not say them": (
+        "content.distributions.*",
+    ),
+    "names of samplers, the direction, and settings of the search that cost nothing": (
+        "design.sampler",
+        "design.direction",
+        "design.seeded",
+        "design.settings.first_batch",
+        "design.settings.pilot_batch_size",
+        "design.settings.batch_size",
+        "design.settings.proposer",
+        "design.settings.choose",
+        "design.settings.prior*",
+        "design.settings.search*",
+        "design.settings.candidates*",
+        "design.settings.n_partitions",
+        "design.settings.mechanism.granularity",
+        "design.settings.mechanism.lower_bound",
+    ),
+    "a planned epsilon that is larger than what the runs cost": (
+        "design.settings.plan.epsilon",
+        "design.settings.plan.delta",
+    ),
+    "the number of records in a batch, beside its share of all records": (
+        "design.settings.plan.batch_size",
+    ),
+    _OF_EVENTS: (
+        "design.settings.plan.rungs.*.noise_multiplier",
+        "design.settings.plan.rungs.*.steps",
+        "design.settings.plan.final.noise_multiplier",
+        "design.settings.plan.final.steps",
+    ),
+    "the cost of a final training": ("guarantee.event.events.1*",),
+    "what the curator described and vouched for": (
+        "content.description.*",
+        "content.spending.vouched*",
+    ),
+    "the public ranges and lists of a schema": ("content.spending.prepared.*",),
+    "how many runs asked what they may spend": ("content.spending.asked",),
+    "the clipping norm, the physical batch, and whether bits are reproducible": (
+        "content.spending.step.clipping_norm",
+        "content.spending.step.physical_batch",
+        "content.spending.step.reproducible",
+    ),
+}
 
 
 @dataclass(frozen=True)
@@ -126,6 +186,9 @@ def compared(statement: Mapping[str, Any]) -> Comparison:
     checks = [has_design]
     if design.seeded and not releases_all_runs(design):
         checks.append(differing("seed", "the design has one, and no such study is released"))
+    planned = description.planned(design)
+    if planned is not None:
+        checks.append(_check_of_plan(guarantee, training, *planned))
     contradiction = description.contradiction(design, content)
     if contradiction:
         checks.append(differing("counts of runs", contradiction))
@@ -151,6 +214,7 @@ def compared(statement: Mapping[str, Any]) -> Comparison:
             checks.append(differing(_heading(key), difference))
         else:
             checks.append(Check(_heading(key), True, _agreeing(key, statement[key], value)))
+    unchecked.append(_untied_in_words(statement))
     return Comparison(
         checks=tuple(checks),
         unchecked=tuple(unchecked),
@@ -158,6 +222,41 @@ def compared(statement: Mapping[str, Any]) -> Comparison:
         statement={**statement, **{key: made_again[key] for key in _WORDS}},
         of_another_version=tuple(of_another_version),
     )
+
+
+def untied(statement: JsonObject) -> dict[str, str]:
+    """Returns the places in a statement that nothing else in it is compared with.
+
+    Returns:
+        The words of :data:`UNTIED` by the place, its keys joined by points.
+    """
+    plan = statement["design"]["settings"].get("plan") or {}
+    found = {}
+    for words, patterns in UNTIED.items():
+        if words == _OF_EVENTS and plan.get("sample_rate") is not None:
+            continue  # The events are made of these numbers.
+        for place in map(".".join, _places(statement)):
+            if any(fnmatchcase(place, pattern) for pattern in patterns):
+                found[place] = words
+    return found
+
+
+def _untied_in_words(statement: JsonObject) -> str:
+    """Returns what stands in a statement once, as one sentence."""
+    words = dict.fromkeys(untied(statement).values())
+    return f"What stands in the file once, so that nothing shows a change: {'; '.join(words)}."
+
+
+def _places(value: object, place: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+    """Yields where single values are in JSON; an empty list or object is one."""
+    if isinstance(value, Mapping) and value:
+        for key, part in value.items():
+            yield from _places(part, (*place, str(key)))
+    elif isinstance(value, list) and value:
+        for i, part in enumerate(value):
+            yield from _places(part, (*place, str(i)))
+    else:
+        yield place
 
 
 def difference(stated: Any, recomputed: Any, *, is_bound: bool = False, share: float = 0.0) -> str:
@@ -239,6 +338,20 @@ def _versions_in_words(versions: Mapping[str, str]) -> str:
     return f"The versions of the software that computed it, said to be {software or 'unknown'}."
 
 
+def _check_of_plan(
+    guarantee: Guarantee, training: dp_event.DpEvent | None, epsilon: float, delta: float
+) -> Check:
+    """Compares what the runs cost with what was planned."""
+    search = guarantee
+    if training is not None:
+        search = replace(guarantee, event=guarantee.event.events[0])
+    found = search.epsilon(delta)
+    words = f"{rounded_up(found, 4)} at delta = {delta:g}, planned at most {epsilon:g}"
+    if found <= epsilon * (1 + _OTHER_GRIDS):
+        return Check("planned epsilon", True, words)
+    return differing("planned epsilon", words)
+
+
 def _check_of_records(counts: RecordCounts, described_records: int) -> Check:
     """Compares the described number of records with the planned one."""
     reason = counts.contradiction(described_records)
@@ -297,6 +410,7 @@ _REASONS = {
     "the stated number of one person's records is not that of the description.",
     "hyperparameters": "No run of the stated search can have such a value: it was changed, or its "
     "range was.",
+    "planned epsilon": "The runs cost more than the plan allows, or the plan was changed.",
     "SHA-256": "The guarantee, the design or the released values were changed after the digest "
     "was made, or the digest was.",
     "guarantee of the stated design": "A study of the stated design costs something else: one of "
@@ -306,6 +420,7 @@ _REASONS = {
     "right: batches, delta and scores depend on it.",
     "released values": "The values beside the statement are not those that it was made for.",
     "artifact": "The file is not the released model, or was changed since.",
+    "signature": "Somebody else signed this file, or it was changed since it was signed.",
 }
 _OTHERWISE = "Somebody has changed the file: optuna-dp says something else of such a release."
 

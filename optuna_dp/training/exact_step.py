@@ -58,6 +58,8 @@ import numpy as np
 NOISE_GENERATOR = "OpenSSL"
 # Bits of a unit: from so many weights on two more, so that rounding takes a small share of C.
 _BITS, _BITS_OF_LARGE, _LARGE = 18, 20, 10_000_000
+# How many units a clipping norm can have.
+GRIDS = (1 << _BITS, 1 << _BITS_OF_LARGE)
 _EXACT_BITS = 24  # whole numbers in single precision
 _RUN = 256
 _U = 2.0**-24

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from optuna_dp.accounting.event_words import in_words
+from optuna_dp.core.value_types import JsonObject
 from optuna_dp.evidence import preparation
 from optuna_dp.evidence.assumptions import (
     NO_EXACT_SCORE_DECIDED,
@@ -20,15 +21,17 @@ from optuna_dp.evidence.facts import Fact, Status, enforced, weakest
 from optuna_dp.evidence.layout import escaped
 from optuna_dp.evidence.record_counts import RecordCounts
 from optuna_dp.evidence.run_assumptions import is_enforced, is_trained_here, what_a_run_is
+from optuna_dp.evidence.shown_scores import impossible_score
 from optuna_dp.evidence.statement import (
     SCORES,
     TRAININGS,
     Description,
+    impossible_step,
     sampling_fact,
     step_facts,
     vouched_facts,
 )
-from optuna_dp.runs.judgement import ENFORCED, WORDS
+from optuna_dp.runs.judgement import ENFORCED, NOT_CHECKED, WORDS
 from optuna_dp.samplers.budget.plan import BudgetPlan
 from optuna_dp.samplers.budget.settings import BudgetSettings
 from optuna_dp.study.plan import Design
@@ -189,30 +192,55 @@ took, when they ended, logs, or attributes and reported values outside the state
         rows["Parameters"] = space
         return enforced(rows)
 
+    def planned(self, design: Design) -> tuple[float, float] | None:
+        """See :class:`Description`."""
+        plan = BudgetSettings.of(design).plan
+        return plan.epsilon, plan.delta
+
     def contradiction(self, design: Design, content: Mapping[str, Any]) -> str:
         """See :class:`Description`; counts that no study of the plan can have."""
         settings, spending = BudgetSettings.of(design), content["spending"]
-        pilots, runs = len(content["attributes"]["pilots"]), spending["runs"]
-        if pilots > settings.pilots:
+        shown_pilots = content["attributes"]["pilots"]
+        pilots, runs = len(shown_pilots), spending["runs"]
+        if pilots != settings.pilots:
             return f"{pilots} pilots are listed, and the plan has {settings.pilots}"
+        for number, pilot in enumerate(shown_pilots):
+            if reason := _impossible_pilot(pilot, settings.run_of(number).rung):
+                return f"pilot {number + 1} {reason}"
         if runs > pilots + settings.paid:
             return (
                 f"{runs} runs gave an output, but {pilots} pilots are listed, and the plan has "
                 f"{settings.paid} run{'s' if settings.paid > 1 else ''} after them"
             )
-        outputs = sum(pilot["values"] is not None for pilot in content["attributes"]["pilots"])
+        outputs = sum(pilot["values"] is not None for pilot in shown_pilots)
         outputs += content["value"] is not None or "values" in content["attributes"]
         if runs < outputs:
             return f"{runs} runs are said to have given an output, and {outputs} outputs are shown"
-        for name, counted in (
-            ("asked the plan what they may spend", spending["asked"]),
-            ("have a word on their preparation", sum(spending.get("preparation", {}).values())),
-            ("have a word on their training", sum(spending["training"].values())),
-            ("have a word on their score", sum(spending["score"].values())),
+        words_of_score = sum(spending["score"].values())
+        for name, counted, is_possible in (
+            (
+                "asked the plan what they may spend",
+                spending["asked"],
+                runs - spending["training"].get(NOT_CHECKED, 0) <= spending["asked"] <= runs,
+            ),
+            *(
+                (f"have a word on their {part}", counted, counted == runs)
+                for part in ("preparation", "training")
+                for counted in [sum(spending[part].values())]
+            ),
+            (
+                "have a word on their score",
+                words_of_score,
+                words_of_score == (outputs if settings.plan.score is not None else 0),
+            ),
         ):
-            if counted > runs:
-                return f"{counted} runs {name}, and {runs} gave an output"
-        return preparation.contradiction(spending)
+            if not is_possible:
+                return f"{counted} runs {name}, {runs} gave an output, and {outputs} are shown"
+        return (
+            _impossible_scores(settings.plan, content)
+            or impossible_step(spending)
+            or preparation.contradiction(spending)
+        )
 
     def facts_of_release(self, design: Design, content: Mapping[str, Any]) -> list[Fact]:
         """See :class:`Description`."""
@@ -247,6 +275,35 @@ took, when they ended, logs, or attributes and reported values outside the state
         return facts + enforced(
             {name: attributes[key] for name, key in remarks.items() if attributes.get(key)}
         )
+
+
+def _impossible_pilot(pilot: JsonObject, rung: int) -> str:
+    """Returns why no study can show such a pilot; empty if one can."""
+    values = pilot["values"]
+    if pilot["rung"] != rung:
+        return f"is said to be of rung {pilot['rung'] + 1}, and the plan has it in rung {rung + 1}"
+    if pilot["state"] not in ("COMPLETE", "PRUNED", "FAIL"):
+        return f"ended in the state {pilot['state']!r}, which no run has"
+    if "value" in pilot and pilot["value"] != (values and values[0]):
+        return "has two different scores"
+    if pilot["state"] == "FAIL" and values is not None:
+        return "failed, and has a score"
+    return ""
+
+
+def _impossible_scores(plan: BudgetPlan, content: JsonObject) -> str:
+    """Returns which score is none of a run of the plan; empty if each may be one."""
+    spending = content["spending"]
+    if plan.score is None or NOT_CHECKED in spending["score"] or "vouched" in spending:
+        return ""
+    records = spending.get("scored_records") if plan.score == "disjoint" else plan.final.records
+    noise = [rung.score_noise_multiplier for rung in plan.rungs]
+    for i, multiplier in enumerate(noise):
+        pilots = [pilot for pilot in content["attributes"]["pilots"] if pilot["rung"] == i]
+        scores = [pilot.get("value") for pilot in pilots]
+        if reason := impossible_score(scores, multiplier, records):
+            return reason
+    return impossible_score([content["value"]], plan.final.score_noise_multiplier, records)
 
 
 def _public_numbers(plan: BudgetPlan) -> tuple[Assumption, ...]:

@@ -21,15 +21,17 @@ from optuna_dp.evidence.facts import Fact, Status, enforced
 from optuna_dp.evidence.layout import escaped
 from optuna_dp.evidence.record_counts import RecordCounts
 from optuna_dp.evidence.run_assumptions import is_enforced, is_trained_here, what_a_run_is
+from optuna_dp.evidence.shown_scores import impossible_score
 from optuna_dp.evidence.statement import (
     SCORES,
     TRAININGS,
     Description,
+    impossible_step,
     sampling_fact,
     step_facts,
     vouched_facts,
 )
-from optuna_dp.runs.judgement import ENFORCED
+from optuna_dp.runs.judgement import ENFORCED, NOT_CHECKED
 from optuna_dp.samplers.selection.settings import SelectionSettings
 from optuna_dp.selection.laws.base import TrialCount
 from optuna_dp.study.plan import Design
@@ -133,6 +135,21 @@ class SelectionDescription(Description):
             _OWN_MODELS,
             _DEATHS_BY_CHANCE,
         )
+
+    def contradiction(self, design: Design, content: Mapping[str, Any]) -> str:
+        """See :class:`Description`; a score that no run of the plan can have."""
+        spending = content.get("spending", {})
+        reason = impossible_step(spending) or preparation.contradiction(spending)
+        settings = SelectionSettings.of(design)
+        law, shown, run = settings.trials, content.get("disclosed_runs"), settings.plan_of_run
+        if shown is not None and not (law.mean == law.maximum == shown):
+            return f"{shown} runs are disclosed, and the guarantee is that of {law!r}"
+        if reason or run is None or run.score is None or "vouched" in spending:
+            return reason
+        if spending.get("score") in (None, NOT_CHECKED):
+            return ""
+        records = spending.get("scored_records") if run.score == "disjoint" else run.records
+        return impossible_score([content["value"]], run.score_noise_multiplier, records)
 
     def record_counts(self, design: Design, spending: Mapping[str, Any]) -> RecordCounts:
         """See :class:`Description`."""

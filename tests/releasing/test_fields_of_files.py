@@ -1,0 +1,130 @@
+"""Each field of each kind of release, changed once, with all that follows made again.
+
+Anybody who holds a file can do that, and compute its digest again. ``verify`` finds that the file
+does not agree with itself, or says that nothing in the file shows such a change.
+"""
+
+from __future__ import annotations
+
+import copy
+import functools
+import json
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import optuna
+import pytest
+from releasing import small_studies, test_statements, test_verification
+from releasing.forgery import made_again
+from slow_cases import slow_if
+from support import asking, study_of
+from support import release as released_by
+
+import optuna_dp as odp
+from optuna_dp.releasing.comparison import UNTIED, untied
+
+
+def sampled(kind: str) -> odp.Release:
+    sampler = test_verification.SAMPLERS[kind]()
+    study = optuna.create_study(direction="maximize", sampler=sampler)
+    study.optimize(asking(lambda trial: trial.suggest_float("x", 0.25, 1)))
+    return released_by(study)
+
+
+def selection_enforced() -> odp.Release:
+    run = odp.RunPlan(**small_studies.RUN)
+    study = study_of(odp.RandTuneSampler(trials=odp.Geometric(mean=2), run=run))
+    study.optimize(small_studies.trains)
+    return odp.release(study)
+
+
+def short_list() -> odp.Release:
+    plan = odp.plan_budget(epsilon=3.0, **small_studies.STEP, epochs=1, candidates=2)
+    candidates = [{"a": 0.25}, {"a": 0.75}]
+    study = study_of(odp.BudgetSampler(plan, candidates=candidates))
+    study.optimize(small_studies.trains)
+    return odp.release(study)
+
+
+KINDS: dict[str, Callable[[], odp.Release]] = {
+    **{kind: functools.partial(sampled, kind) for kind in test_verification.SAMPLERS},
+    **test_statements.RELEASES,
+    "selection_enforced": selection_enforced,
+    "short_list": short_list,
+}
+QUICK = ("rand_tune", "noisy_max", "all_by_schema")
+
+
+@functools.cache
+def released(kind: str) -> str:
+    return json.dumps(KINDS[kind]().to_json())
+
+
+def places(value: Any, place: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """Yields where single values are in JSON; an empty list or object is one."""
+    if isinstance(value, dict | list) and value:
+        for key in value if isinstance(value, dict) else range(len(value)):
+            yield from places(value[key], (*place, key))
+    else:
+        yield place
+
+
+def at(data: Any, place: tuple[Any, ...]) -> Any:
+    for key in place:
+        data = data[key]
+    return data
+
+
+def others(value: Any) -> list[Any]:
+    """Values that might stand in place of one."""
+    if isinstance(value, bool):
+        return [not value]
+    if value is None:
+        return [1.0, "x"]
+    if isinstance(value, int):
+        return [value + 1, value - 1]
+    if isinstance(value, float):
+        return [value * 1.01, value * 0.99] if value else [0.001, -0.001]
+    return [f"{value}x"] if isinstance(value, str) else [[1], {"a": 1}]
+
+
+def agrees_after(data: dict[str, Any], place: tuple[Any, ...], value: Any) -> bool:
+    """Returns whether a file agrees with itself after a change; False if it is none any more."""
+    forged = copy.deepcopy(data)
+    at(forged["statement"], place[:-1])[place[-1]] = value
+    if place[0] == "content":
+        at(forged, place[1:-1])[place[-1]] = value
+    try:
+        return odp.verify(made_again(forged), time_limit=100.0).ok
+    except Exception:
+        return False  # No release can be made of it.
+
+
+def unnoticed(kind: str) -> set[str]:
+    """Returns the places of a release that can be changed so that its file agrees."""
+    data = json.loads(released(kind))
+    statement = data["statement"]
+    return {
+        ".".join(map(str, place))
+        for place in places({part: statement[part] for part in ("design", "guarantee", "content")})
+        if any(agrees_after(data, place, value) for value in others(at(statement, place)))
+    }
+
+
+@pytest.mark.promise("statement-file")
+@pytest.mark.parametrize("kind", slow_if(lambda kind: kind not in QUICK, KINDS))
+def test_every_field_is_compared_or_named_as_not_compared(kind: str) -> None:
+    data = json.loads(released(kind))
+    named = untied(data["statement"])
+    assert unnoticed(kind) <= named.keys()
+    told = " ".join(odp.verify(data).unchecked)
+    assert all(words in told for words in named.values())
+
+
+@pytest.mark.slow
+def test_nothing_is_named_as_not_compared_that_is_compared_in_all_kinds() -> None:
+    found: set[str] = set()
+    for kind in KINDS:
+        named = untied(json.loads(released(kind))["statement"])
+        found |= {named[place] for place in unnoticed(kind) & named.keys()}
+    assert found == UNTIED.keys()
