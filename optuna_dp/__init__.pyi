@@ -48,6 +48,7 @@ from .releasing.describing import describe as describe
 from .releasing.make_release import release as release
 from .releasing.publishing import publish as publish
 from .releasing.release import Release as Release
+from .releasing.signature import sign as sign
 from .releasing.verification import verify as verify
 from .runs.rehearsal import Rehearsal as Rehearsal
 from .runs.rehearsal import rehearse_module as rehearse_module

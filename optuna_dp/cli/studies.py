@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from optuna.storages import BaseStorage
     from optuna.study import Study
 
+    from optuna_dp.releasing.release import Release
     from optuna_dp.study.torn_journals import MendedJournal
 
 Storage = Annotated[
@@ -118,6 +119,9 @@ def release(
         str | None,
         option("WORDS", "How you know that runs spent what is charged, if release asks."),
     ] = None,
+    sign: Annotated[
+        str | None, option("KEY", "Sign the JSON with this file: an Ed25519 private key.")
+    ] = None,
 ) -> None:
     """Release the result of a finished study.
 
@@ -131,6 +135,10 @@ def release(
         from optuna_dp.releasing.make_release import release as release_study
         from optuna_dp.releasing.publishing import publish
 
+        if sign is not None and not as_json:
+            raise InvalidArgumentError(
+                "--sign", sign, problem="it signs the JSON of a release", fix="Add --json."
+            )
         if publish_as is not None and publish_to is None:
             raise InvalidArgumentError(
                 "--publish-as",
@@ -138,14 +146,14 @@ def release(
                 problem="it needs --publish-to",
                 fix="Name the storage too.",
             )
-        result = release_study(
-            load_study(storage, study), failures=cast(Any, failures), vouched=vouched
-        )
+        of = load_study(storage, study)
+        result = release_study(of, failures=cast(Any, failures), vouched=vouched)
+        signed = None if sign is None else _signed(result, of, sign)
         if publish_to is not None:
             # Not by the curator's own name for it, which may tell what was tried.
             publish(result, publish_to, publish_as or "release")
     if as_json:
-        typer.echo(json.dumps(result.to_json(), indent=2, sort_keys=True))
+        typer.echo(json.dumps(signed or result.to_json(), indent=2, sort_keys=True))
         return
     if result.params is None:
         typer.echo("No run succeeded, so nothing was chosen.")
@@ -153,6 +161,19 @@ def release(
     for name, value in {**score, **(result.params or {}), **result.attributes}.items():
         typer.echo(f"{name}: {value!r}")
     typer.echo(f"\n{result.statement()}")
+
+
+def _signed(release: Release, study: Study, key: str) -> dict[str, Any]:
+    """Returns the JSON of a release with a signature; asks for the key's password, if any."""
+    from optuna_dp.releasing.signature import sign  # start-up time
+
+    try:
+        return sign(release, study, key)
+    except InvalidArgumentError as error:
+        if error.argument != "password":
+            raise
+    password = typer.prompt(f"Password of {key}", hide_input=True, err=True)
+    return sign(release, study, key, password=password)
 
 
 def verify(
@@ -165,6 +186,9 @@ def verify(
         option(
             "N", "What if one person may have N records? Says the guarantee for such a person."
         ),
+    ] = None,
+    key: Annotated[
+        str | None, option("KEY", "The signer's public key: who signed FILE, and is it unchanged?")
     ] = None,
     time_limit: Annotated[float, option("SECONDS", "How long the computing may take.")] = 300.0,
     statement: Annotated[
@@ -204,7 +228,7 @@ def verify(
                 problem="it prints a page to read, and nothing else",
                 fix=f"Leave it out, or {pages[1] if len(pages) > 1 else '--json'}.",
             )
-        verification = check(file, artifact=artifact, most=most, time_limit=time_limit)
+        verification = check(file, artifact=artifact, most=most, key=key, time_limit=time_limit)
     report = json.dumps(verification.to_json(), indent=2) if as_json else str(verification)
     if verification.ok and pages:
         report = verification.statement if statement else verification.questions

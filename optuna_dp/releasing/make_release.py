@@ -171,7 +171,7 @@ def _released(
     )
     described_records = None if description is None else description.records
     warn_of_large_delta(result.delta, described_records or counts.protected or counts.trained)
-    mark = _mark_of(evidence, result)
+    mark = mark_of(evidence.plan.nonce, result)
     # Read again: another worker may have released while this one computed.
     stored_mark = RELEASED.read(study)
     _check_as_before(stored_mark, mark)
@@ -285,8 +285,8 @@ def _went_on_otherwise(other: OtherStudy, evidence: Evidence) -> bool:
     return False
 
 
-def _mark_of(evidence: Evidence, result: Release) -> dict[str, str]:
-    """Returns what stands in a storage for a release of it."""
+def mark_of(nonce: str, result: Release) -> dict[str, str]:
+    """Returns what stands in a storage for a release of it, by the nonce of the study's plan."""
     content = {
         "params": result.params,
         "value": None if result.value is None else repr(result.value),
@@ -296,7 +296,7 @@ def _mark_of(evidence: Evidence, result: Release) -> dict[str, str]:
     }
     text = json.dumps(content, sort_keys=True, default=repr)
     digest = hashlib.sha256(text.encode()).hexdigest()
-    return {"nonce": evidence.plan.nonce, "digest": digest}
+    return {"nonce": nonce, "digest": digest}
 
 
 def _check_as_before(stored_mark: Any, mark: dict[str, str]) -> None:

@@ -42,7 +42,9 @@ def statement_of(document: Any) -> Any:
     """Returns the statement of a release, or of itself, with the keys that it has to have."""
     statement, kind = document, document.get("format") if isinstance(document, dict) else None
     if kind == RELEASE_FORMAT:
-        check_keys(document, _CONTENT | {"format", "version", "statement"}, _OPTIONAL)
+        check_keys(
+            document, _CONTENT | {"format", "version", "statement"}, _OPTIONAL | {"signature"}
+        )
         if document["version"] != RELEASE_VERSION:
             raise ValueError(
                 f"it is a release of version {str(document['version'])[:40]}, and this optuna-dp "

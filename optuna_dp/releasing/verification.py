@@ -20,6 +20,7 @@ from optuna_dp.accounting.groups import group_epsilon
 from optuna_dp.accounting.guarantee import Guarantee
 from optuna_dp.core import validation
 from optuna_dp.core.numbers_shown import rounded_up
+from optuna_dp.core.value_types import JsonObject
 from optuna_dp.errors import InvalidArgumentError
 from optuna_dp.releasing.comparison import Check, compared, differing
 from optuna_dp.releasing.markdown import (
@@ -28,6 +29,7 @@ from optuna_dp.releasing.markdown import (
     questions_markdown,
     statement_markdown,
 )
+from optuna_dp.releasing.signature import check_form, is_signed_by
 from optuna_dp.releasing.statement_file import (
     MOST_BYTES,
     bytes_of,
@@ -144,6 +146,13 @@ _WITH_NUMBERS = (
     "records",
     "SHA-256",
     "artifact",
+    "signature",
+)
+# What a release's JSON has besides the released values.
+_AROUND_VALUES = ("format", "version", "statement", "signature")
+_KEY_MISSING = (
+    "The signature: whose it is shows only by the public key that you got from the signer "
+    "(--key KEY). It says that its key is {key}."
 )
 
 
@@ -152,6 +161,7 @@ def verify(
     *,
     artifact: str | Path | None = None,
     most: int | None = None,
+    key: str | Path | None = None,
     time_limit: float = 300.0,
 ) -> Verification:
     """Computes the guarantee and the digest of a release again, from its JSON alone.
@@ -167,6 +177,8 @@ def verify(
         artifact: A file that is said to be the released artifact.
         most: What if a person may have so many records? At least 1. The result then says what is
             guaranteed for such a person, whatever the statement says of persons.
+        key: A file with the Ed25519 public key of whoever signed the release
+            (:func:`optuna_dp.sign`), as you got it from them: PEM or OpenSSH.
         time_limit: Seconds, positive, that the computing may take.
 
     Returns:
@@ -176,7 +188,8 @@ def verify(
     Raises:
         InvalidArgumentError: If there is no such file, it holds neither (a key is missing, unknown
             or twice there, a number is NaN), it is larger than any release, the time is over, or
-            ``most`` is given for a release that protects clients.
+            ``most`` is given for a release that protects clients, or ``key`` is no such key.
+        MissingExtraError: If ``key`` is given and the ``cryptography`` package is not installed.
 
     Example:
         >>> import optuna, optuna_dp as odp
@@ -201,6 +214,8 @@ def verify(
         # Of a mapping a copy, so that nothing changes while it is looked at.
         document = parsed(json.dumps(source, default=repr) if text is None else text)
         statement = statement_of(document)
+        if "signature" in document:
+            check_form(document["signature"])
         verification: Verification = _within(limit, lambda: _verification(statement, most))
     except TimeoutError:
         raise InvalidArgumentError(
@@ -224,9 +239,7 @@ def verify(
     checks, unchecked = list(verification.checks), list(verification.unchecked)
     content = statement["content"]
     if document is not statement:
-        released_values = {
-            k: v for k, v in document.items() if k not in ("format", "version", "statement")
-        }
+        released_values = {k: v for k, v in document.items() if k not in _AROUND_VALUES}
         is_equal = released_values == content
         checks.append(
             Check("released values", True, "as stated")
@@ -243,6 +256,11 @@ def verify(
         )
     elif stated_digest is not None:
         unchecked.append(f"The artifact: its file was not given; its SHA-256 is {stated_digest}.")
+    signed = _signature(document, key)
+    if isinstance(signed, Check):
+        checks.append(signed)
+    elif signed:
+        unchecked.append(signed)
     unchecked.append(
         "Whether the study took place as its design says, and whether the software itself found "
         "what is said to be checked, enforced or compared: whoever can write the file can write "
@@ -251,6 +269,19 @@ def verify(
     )
     verification = replace(verification, checks=tuple(checks), unchecked=tuple(unchecked))
     return verification if verification.ok else replace(verification, statement="", questions="")
+
+
+def _signature(document: JsonObject, key: str | Path | None) -> Check | str:
+    """Returns what was found of a signature, or what is missing; empty if there is none to ask."""
+    stated = document.get("signature") if isinstance(document, dict) else None
+    if key is None:
+        return _KEY_MISSING.format(key=stated["public_key"][:60]) if stated else ""
+    if stated is None:
+        return differing("signature", "the file has none")
+    if is_signed_by(document, key):
+        words = f"by the key {key}; the study's storage had SHA-256 {stated['storage_sha256']}"
+        return Check("signature", True, words)
+    return differing("signature", f"it is not that of the key {key} for this content")
 
 
 def _verification(statement: Mapping[str, Any], most: int | None) -> Verification:

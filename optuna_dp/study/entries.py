@@ -205,6 +205,11 @@ def study_attributes(study: Study) -> Mapping[str, Any]:
     return dict(storage_of(study).get_study_system_attrs(study_id_of(study)))
 
 
+def own_entries(attributes: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns the entries of this package among the system attributes of a study or a trial."""
+    return {name: value for name, value in attributes.items() if name.startswith(_PREFIX)}
+
+
 def stored_trial(study: Study, trial: FrozenTrial | Trial) -> FrozenTrial:
     """Returns a trial as its storage has it now."""
     return storage_of(study).get_trial(trial_id_of(trial))

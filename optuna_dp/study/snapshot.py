@@ -9,16 +9,19 @@ release writes, a choice or its mark, is therefore looked for in the storage aga
 from __future__ import annotations
 
 import functools
+import hashlib
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from optuna.distributions import distribution_to_json
 from optuna.storages import BaseStorage
 from optuna.study import Study
 from optuna.trial import FrozenTrial
 
 from optuna_dp.core.optuna_internals import place_of, storage_of, study_id_of
-from optuna_dp.study.entries import CONFIRMED, PLAN, study_attributes
+from optuna_dp.study.entries import CONFIRMED, PLAN, RELEASED, own_entries, study_attributes
 from optuna_dp.study.plan import StudyPlan
 from optuna_dp.study.trials import leading_trial, trials_of
 
@@ -65,6 +68,24 @@ class StudySnapshot:
         entry = None if leader is None else PLAN.of(leader)
         return None if entry is None else StudyPlan.from_json(entry)
 
+    @functools.cached_property
+    def digest(self) -> str:
+        """SHA-256 of the runs and the entries that a release is made of, in hexadecimal.
+
+        Two snapshots have the same if their trials and the entries of this package are the same. A
+        release does not change it, nor do notes of Optuna Dashboard. The mark of each run holds
+        128 secret random bits, so nothing of the runs can be found out by trying.
+        """
+        entries = own_entries(self.attributes)
+        entries.pop(RELEASED.key, None)
+        content = {
+            "directions": self.directions,
+            "entries": entries,
+            "trials": [_content(trial) for trial in self.trials],
+        }
+        text = json.dumps(content, sort_keys=True, separators=(",", ":"), default=repr)
+        return hashlib.sha256(text.encode()).hexdigest()
+
     @property
     def confirmed(self) -> set[int]:
         """The failed trials of which the curator confirmed that they never began, by number.
@@ -76,6 +97,22 @@ class StudySnapshot:
         return {
             int(number) for number, of in confirmed.items() if number.isdecimal() and of == nonce
         }
+
+
+def _content(trial: FrozenTrial) -> dict[str, Any]:
+    """Returns what a trial says and no tool that merely shows it changes."""
+    return {
+        "number": trial.number,
+        "state": trial.state.name,
+        "values": trial.values,
+        "params": {
+            name: [json.loads(distribution_to_json(trial.distributions[name])), value]
+            for name, value in trial.params.items()
+        },
+        "user_attrs": trial.user_attrs,
+        "reported": {str(step): value for step, value in trial.intermediate_values.items()},
+        "entries": own_entries(trial.system_attrs),
+    }
 
 
 @dataclass(frozen=True)
