@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import copyreg
 import numbers
-from typing import Any
 
 __all__ = [
     "ExactScoreWarning",
@@ -37,7 +36,7 @@ class Text(str):
         return f"<{self}>"
 
 
-def type_of(value: Any) -> Text:
+def type_of(value: object) -> Text:
     """Returns words for a value that may hold records: its type, and nothing of its content."""
     return Text(type(value).__name__)
 
@@ -45,7 +44,7 @@ def type_of(value: Any) -> Text:
 class OptunaDPError(Exception):
     """Base class of every error raised by optuna-dp."""
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(self) -> tuple[object, ...]:
         # Python would call the class with the message, and most take facts instead.
         return copyreg.__newobj__, (type(self), *self.args), self.__dict__  # type: ignore[attr-defined]
 
@@ -54,7 +53,7 @@ _LONGEST_SHOWN = 300  # characters
 _MOST_SHOWN = 50  # items of a list
 
 
-def _fit_to_show(value: Any) -> Any:
+def _fit_to_show(value: object) -> object:
     """Returns a value if an error may keep and print it, otherwise words for it.
 
     An array may hold records, so its shape stands for it. A list or mapping of lists or arrays may
@@ -78,7 +77,7 @@ def _fit_to_show(value: Any) -> Any:
     return Text(f"{type(value).__name__} {getattr(value, '__qualname__', '')}".strip())
 
 
-def _holds_several(value: Any) -> bool:
+def _holds_several(value: object) -> bool:
     return isinstance(value, list | tuple | dict | set) or (
         hasattr(value, "__array__") and not isinstance(value, numbers.Number)
     )
@@ -126,7 +125,7 @@ class UnsupportedEventError(OptunaDPError, ValueError):
         reason: Why no accountant supports it.
     """
 
-    def __init__(self, event: Any, reason: str) -> None:
+    def __init__(self, event: object, reason: str) -> None:
         self.event = event
         self.reason = reason
         super().__init__(f"No accountant supports the event {event!r}: {reason}")
@@ -201,7 +200,7 @@ class StorageError(OptunaDPError):
             "what is open with optuna-dp recover STORAGE STUDY, and start the workers again."
         )
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(self) -> tuple[object, ...]:
         return type(self), (self.reason,)
 
 
@@ -217,7 +216,7 @@ class DeletedStudyError(StorageError):
             "covers nothing that was seen of the deleted one.",
         )
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(self) -> tuple[object, ...]:
         return type(self), ()
 
 

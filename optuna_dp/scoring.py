@@ -24,7 +24,7 @@ from __future__ import annotations
 
 import functools
 import math
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -34,6 +34,7 @@ from optuna_dp.errors import InvalidArgumentError, Text, type_of
 
 if TYPE_CHECKING:
     from dp_accounting import dp_event
+    from opendp.mod import Measurement
 
 __all__ = ["private_accuracy", "private_mean", "score_event"]
 
@@ -215,7 +216,7 @@ def _truth_values(correct: npt.ArrayLike) -> npt.NDArray[np.float64]:
     return right.astype(np.float64)
 
 
-def _noise_multiplier(value: Any) -> float:
+def _noise_multiplier(value: object) -> float:
     noise = validation.positive("noise_multiplier", value)
     if not _SMALLEST_NOISE <= noise <= _LARGEST_NOISE:
         raise InvalidArgumentError(
@@ -232,7 +233,7 @@ def with_noise(total: int, scale: float) -> int:
 
 
 @functools.lru_cache(maxsize=16)
-def _gaussian(scale: float) -> Any:
+def _gaussian(scale: float) -> Measurement:
     import opendp.prelude as dp  # start-up time
 
     dp.enable_features("contrib")

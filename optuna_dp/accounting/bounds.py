@@ -6,7 +6,7 @@ import functools
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Protocol, SupportsFloat
 
 import numpy as np
 import numpy.typing as npt
@@ -16,7 +16,7 @@ from optuna_dp.core.arrays import FloatArray
 
 
 def smallest_epsilon(
-    profile: Callable[[float], Any], delta: float, *, highest: float = 1e4
+    profile: Callable[[float], SupportsFloat], delta: float, *, highest: float = 1e4
 ) -> float:
     """Returns an epsilon >= 0 at which a non-increasing ``profile(eps)`` is at most ``delta``.
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterable
+from typing import Protocol
 
 from dp_accounting import dp_event
 
@@ -11,7 +12,12 @@ from optuna_dp.accounting.kinds.approximate import approximate_dp
 from optuna_dp.errors import InvalidArgumentError
 
 
-def from_diffprivlib(accountant: Any) -> dp_event.DpEvent:
+class _BudgetAccountant(Protocol):
+    @property
+    def spent_budget(self) -> Iterable[tuple[float, float]]: ...
+
+
+def from_diffprivlib(accountant: _BudgetAccountant) -> dp_event.DpEvent:
     """Returns the event of what a ``BudgetAccountant`` of diffprivlib has recorded so far.
 
     Its entries are composed here. Its own ``slack``, another way to compose them, is not used.

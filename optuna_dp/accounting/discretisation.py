@@ -11,7 +11,6 @@ dominates. With more noise the grid is the same or finer: more noise never costs
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 from dp_accounting import dp_event
@@ -68,7 +67,7 @@ def interval_for(parts: list[Part], pairs: list[DominatingPair | None], relation
     return min(fine, _COARSEST)
 
 
-def _loss_spacing(event: Any) -> float:
+def _loss_spacing(event: dp_event.DpEvent) -> float:
     """Returns a number whose multiples hold all (or the largest) losses of the event, or 0."""
     if isinstance(event, dp_event.SelfComposedDpEvent):
         return float(event.event.epsilon)
@@ -79,7 +78,7 @@ def _loss_spacing(event: Any) -> float:
     return 0.0
 
 
-def _loss_scale(event: Any, relation: str) -> float:
+def _loss_scale(event: dp_event.DpEvent, relation: str) -> float:
     """Returns roughly the standard deviation of one application's privacy loss."""
     pure = pure_of(event, relation)
     rate, noise = _rate_and_noise(event, relation)
@@ -90,7 +89,7 @@ def _loss_scale(event: Any, relation: str) -> float:
     return min(1.0 / noise, rate * math.sqrt(math.expm1(min(noise**-2, 1.5))))
 
 
-def _rate_and_noise(event: Any, relation: str) -> tuple[float, float]:
+def _rate_and_noise(event: dp_event.DpEvent, relation: str) -> tuple[float, float]:
     """Returns the chance that a step touches the record, and its noise over what it moves."""
     rate = float(getattr(event, "sampling_probability", 1.0))
     inner = getattr(event, "event", event)
@@ -106,7 +105,7 @@ def _rate_and_noise(event: Any, relation: str) -> tuple[float, float]:
     return rate, noise
 
 
-def loss_reach(event: Any, relation: str) -> float:
+def loss_reach(event: dp_event.DpEvent, relation: str) -> float:
     """Returns roughly the largest loss that one application's PLD holds."""
     pure = pure_of(event, relation)
     if math.isfinite(pure):

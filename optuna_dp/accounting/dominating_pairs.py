@@ -14,7 +14,7 @@ from __future__ import annotations
 import bisect
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -213,7 +213,9 @@ class DominatingPair:
         return result
 
     @cached_property
-    def _signed_tails(self) -> tuple[Any, ...]:
+    def _signed_tails(
+        self,
+    ) -> tuple[FloatArray, npt.NDArray[np.longdouble], npt.NDArray[np.longdouble]]:
         """Knots; after each what is given, and what e^x times is taken, of a hockey stick.
 
         Below zero 1 - e^x is given besides, and the rest goes through the other direction, where
@@ -221,10 +223,11 @@ class DominatingPair:
         """
         low, high = (int(np.searchsorted(self.losses, 0.0, side)) for side in ("left", "right"))
         knots = np.concatenate([self.losses[:low], [0.0], self.losses[high:]])
-        return knots, *(
+        given, taken = (
             np.concatenate([-tail_below[::-1][: low + 1], tail_above[high:]])
             for tail_above, tail_below in zip(self.tails, self._reverse.tails[::-1], strict=True)
         )
+        return knots, given, taken
 
     def epsilon(self, delta: float) -> float:
         """Returns an epsilon >= 0 with ``delta(epsilon) <= delta``, to 1e-9 relative, rounded up.
@@ -339,14 +342,19 @@ def _checked_profile(
 # other direction's hockey stick at 1/t. Left of x = 0 it is d that is given, and right of it h: of
 # each the small values are never lost. The first point stands for h(0) = 1, the last for slope 0.
 
+# Rows x and h of a chain, or one point (x, h).
+_Points: TypeAlias = FloatArray | tuple[float, float]
 
-def _bend(a: Any, b: Any, c: Any) -> Any:
+
+def _bend(a: _Points, b: _Points, c: _Points) -> FloatArray | float:
     """The mass that points (x, h) of a convex chain put on the middle one, b.
 
     It is e^x_b times the slope of h after b less that before, and holds for numbers and arrays.
     Callers let e^x overflow.
     """
-    return (a[1] - b[1]) / -np.expm1(a[0] - b[0]) - (b[1] - c[1]) / np.expm1(c[0] - b[0])
+    before, after = (a[1] - b[1]) / -np.expm1(a[0] - b[0]), (b[1] - c[1]) / np.expm1(c[0] - b[0])
+    mass: FloatArray | float = before - after
+    return mass
 
 
 def _mirrored(chain: FloatArray) -> FloatArray:

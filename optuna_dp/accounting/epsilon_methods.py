@@ -27,10 +27,10 @@ import json
 import math
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from dp_accounting import dp_event
 
 from optuna_dp.accounting.bounds import Method, ProfileMethod, PureMethod
 from optuna_dp.accounting.event_json import canonical_key, event_from_json
@@ -42,13 +42,13 @@ from optuna_dp.core.arrays import FloatArray
 _LAST_EPSILON = 500.0
 
 
-def methods_of(event: Any, relation: str) -> Mapping[str, Method]:
+def methods_of(event: dp_event.DpEvent, relation: str) -> Mapping[str, Method]:
     """Returns every method that applies to an event, by name, those without a vote included."""
     key = canonical_key(event)
     return {**_voting(key, relation), "rdp": _renyi(key, relation)}
 
 
-def all_epsilons_of(event: Any, relation: str, delta: float) -> Mapping[str, float]:
+def all_epsilons_of(event: dp_event.DpEvent, relation: str, delta: float) -> Mapping[str, float]:
     """Returns epsilon at ``delta`` under every method of :func:`methods_of`; cached."""
     key = canonical_key(event)
     epsilons = dict(_epsilons(key, relation, delta))
@@ -57,12 +57,12 @@ def all_epsilons_of(event: Any, relation: str, delta: float) -> Mapping[str, flo
     return epsilons
 
 
-def epsilons_of(event: Any, relation: str, delta: float) -> Mapping[str, float]:
+def epsilons_of(event: dp_event.DpEvent, relation: str, delta: float) -> Mapping[str, float]:
     """Returns epsilon at ``delta`` under every method that votes there, by name; cached."""
     return _epsilons(canonical_key(event), relation, delta)
 
 
-def deltas_of(event: Any, relation: str, epsilons: npt.ArrayLike) -> FloatArray:
+def deltas_of(event: dp_event.DpEvent, relation: str, epsilons: npt.ArrayLike) -> FloatArray:
     """Returns the smallest delta of the methods that vote at each epsilon >= 0."""
     key = canonical_key(event)
     methods = _voting(key, relation)
@@ -113,7 +113,7 @@ def _renyi(key: str, relation: str) -> Method:
     return renyi_method(event_from_json(json.loads(key)), relation)
 
 
-def curve_may_be_smallest(event: Any, relation: str) -> bool:
+def curve_may_be_smallest(event: dp_event.DpEvent, relation: str) -> bool:
     """Returns whether the Renyi curve of an event may say less than its profile."""
     if kind_of(event).curve_may_be_smaller:
         return True

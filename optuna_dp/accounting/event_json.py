@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from typing import Any, cast
+from typing import NoReturn, cast
 
 import attr
 from dp_accounting import dp_event
@@ -19,6 +19,7 @@ from dp_accounting import dp_event
 from optuna_dp.accounting.kinds.foreign import FOREIGN_KINDS
 from optuna_dp.core import by_name, validation
 from optuna_dp.core.json_entries import plain
+from optuna_dp.core.value_types import JsonValue
 from optuna_dp.errors import InvalidArgumentError, Text, UnsupportedEventError
 
 _MAX_DEPTH = 50
@@ -36,7 +37,7 @@ _OURS = {
 }
 
 
-def event_to_json(event: Any) -> dict[str, Any]:
+def event_to_json(event: dp_event.DpEvent) -> dict[str, JsonValue]:
     """Returns an entry of plain JSON types from which the event can be made again.
 
     Args:
@@ -49,7 +50,7 @@ def event_to_json(event: Any) -> dict[str, Any]:
     return _write(event, "event", 0)
 
 
-def event_from_json(entry: Any) -> Any:
+def event_from_json(entry: object) -> dp_event.DpEvent:
     """Returns the event of an entry made by :func:`event_to_json`.
 
     Args:
@@ -61,49 +62,49 @@ def event_from_json(entry: Any) -> Any:
     return _read(entry, "event", 0)
 
 
-def canonical_key(event: Any) -> str:
+def canonical_key(event: dp_event.DpEvent) -> str:
     """Returns a string that is equal for equal event trees: events may hold unhashable lists."""
     return json.dumps(event_to_json(event), sort_keys=True, separators=(",", ":"))
 
 
-def _number(name: str, value: Any) -> float:
+def _number(name: str, value: object) -> float:
     if value in ("inf", "-inf"):
         return float(value)
     return validation.number(name, value)
 
 
-def _non_negative(name: str, value: Any) -> float:
+def _non_negative(name: str, value: object) -> float:
     result = _number(name, value)
     if result < 0.0:
         raise InvalidArgumentError(name, value, allowed="it must be non-negative")
     return result
 
 
-def _probability(name: str, value: Any) -> float:
+def _probability(name: str, value: object) -> float:
     result = _number(name, value)
     if not 0.0 <= result <= 1.0:
         raise InvalidArgumentError(name, value, allowed="it must lie in [0, 1]")
     return result
 
 
-def _text(name: str, value: Any) -> str:
+def _text(name: str, value: object) -> str:
     if not isinstance(value, str):
         raise InvalidArgumentError(name, value, allowed="it must be a string")
     return value
 
 
-def _count(name: str, value: Any) -> int:
+def _count(name: str, value: object) -> int:
     return validation.whole(name, value, 0)
 
 
-def _unknown(name: str, value: Any) -> Any:
+def _unknown(name: str, value: object) -> NoReturn:
     raise InvalidArgumentError(
         name, value, problem="optuna-dp does not know what this field means"
     )
 
 
 # What a field of that name holds, in every class that has one.
-_SCALARS: dict[str, Callable[[str, Any], Any]] = {
+_SCALARS: dict[str, Callable[[str, object], object]] = {
     **dict.fromkeys(("candidates", "count", "sample_size", "startup_runs", "votes"), _count),
     **dict.fromkeys(("dataset_size", "num_buckets", "sensitivity", "source_dataset_size"), _count),
     **dict.fromkeys(("delta", "sampling_probability"), _probability),
@@ -117,26 +118,34 @@ _NUMBERS = {"density_bounds", "deltas", "epsilons", "orders"}
 _NUMBERS |= {"reverse_deltas", "sampling_probs", "sensitivities"}
 
 
-def _class_named(name: Any) -> type[Any] | None:
+def _class_named(name: str) -> type[dp_event.DpEvent] | None:
     """Returns the class that an entry names; None if it is none of the list."""
     theirs = _theirs()
     if name in theirs:
         return theirs[name]
     module = _OURS.get(name)
-    return None if module is None else cast("type[Any]", by_name.load(f"{module}:{name}"))
+    return (
+        None
+        if module is None
+        else cast("type[dp_event.DpEvent]", by_name.load(f"{module}:{name}"))
+    )
 
 
-def _theirs() -> dict[str, type[Any]]:
+def _theirs() -> dict[str, type[dp_event.DpEvent]]:
     return {cls.__name__: cls for cls in FOREIGN_KINDS}
 
 
-def _fields(cls: type[Any]) -> list[str]:
+def _fields(cls: type[dp_event.DpEvent]) -> list[str]:
     return [field.name for field in attr.fields(cls)]
 
 
 def _checked(
-    cls: type[Any], field: str, where: str, value: Any, of: Callable[[Any, str], Any]
-) -> Any:
+    cls: type[dp_event.DpEvent],
+    field: str,
+    where: str,
+    value: object,
+    of: Callable[[object, str], object],
+) -> object:
     """Returns what a field of a class holds, sub-events by ``of``; refuses anything else."""
     if field in ("event", "run"):
         return of(value, where)
@@ -146,11 +155,11 @@ def _checked(
         return [_number(f"{where}[{i}]", v) for i, v in enumerate(_list(where, value))]
     if cls is dp_event.RandomizedResponseDpEvent and field == "noise_parameter":
         return _probability(where, value)
-    readers: Mapping[str, Callable[[str, Any], Any]] = getattr(cls, "readers", {})
+    readers: Mapping[str, Callable[[str, object], object]] = getattr(cls, "readers", {})
     return readers.get(field, _SCALARS.get(field, _unknown))(where, value)
 
 
-def _list(name: str, value: Any) -> list[Any]:
+def _list(name: str, value: object) -> list[object]:
     if not isinstance(value, (list, tuple)):
         raise InvalidArgumentError(name, value, allowed="it must be a list")
     return list(value)
@@ -165,15 +174,15 @@ def _check_depth(path: str, depth: int) -> None:
         )
 
 
-def _write(event: Any, path: str, depth: int) -> dict[str, Any]:
+def _write(event: dp_event.DpEvent, path: str, depth: int) -> dict[str, JsonValue]:
     _check_depth(path, depth)
     name = type(event).__name__
     cls = _class_named(name)
     if type(event) is not cls:
         raise UnsupportedEventError(event, f"the class {name} is not known to optuna-dp")
-    entry: dict[str, Any] = {"type": name}
+    entry: dict[str, JsonValue] = {"type": name}
 
-    def of(child: Any, where: str) -> dict[str, Any]:
+    def of(child: dp_event.DpEvent, where: str) -> dict[str, JsonValue]:
         return _write(child, where, depth + 1)
 
     for field in _fields(cls):
@@ -183,7 +192,7 @@ def _write(event: Any, path: str, depth: int) -> dict[str, Any]:
     return entry
 
 
-def _read(entry: Any, path: str, depth: int) -> Any:
+def _read(entry: object, path: str, depth: int) -> dp_event.DpEvent:
     _check_depth(path, depth)
     if not isinstance(entry, Mapping):
         raise InvalidArgumentError(path, entry, allowed="it must be a JSON object")
@@ -202,7 +211,7 @@ def _read(entry: Any, path: str, depth: int) -> Any:
                 f"{path}.{field}", entry[field], problem=f"{name} has no such field"
             )
 
-    def of(child: Any, where: str) -> Any:
+    def of(child: object, where: str) -> dp_event.DpEvent:
         return _read(child, where, depth + 1)
 
     values = {}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import Any
+from typing import Protocol
 
 from dp_accounting import dp_event, privacy_accountant
 from dp_accounting.pld import PLDAccountant
@@ -12,16 +12,30 @@ from optuna_dp.accounting import events
 from optuna_dp.accounting.kinds.foreign import kind_of
 
 
-def in_words(event: Any) -> str:
+class _Run(Protocol):
+    @property
+    def event(self) -> dp_event.DpEvent: ...
+    @property
+    def neighboring_relation(self) -> str: ...
+
+
+class _RunCost(Protocol):
+    @property
+    def run(self) -> _Run: ...
+    @property
+    def output_attributes(self) -> tuple[str, ...]: ...
+
+
+def in_words(event: dp_event.DpEvent) -> str:
     """Returns what was done to the data, as one line of text."""
     return kind_of(event).words(in_words)
 
 
-def differences_of_runs(left: Any, right: Any) -> str:
+def differences_of_runs(left: _RunCost, right: _RunCost) -> str:
     """Says where two records of a run's cost differ, argument by argument; empty if nowhere.
 
     Args:
-        left: What has a ``run``, with its event and relation, and ``output_attributes``.
+        left: What one run costs, and which attributes of a trial are outputs.
         right: The like.
     """
     differences = []
@@ -32,16 +46,16 @@ def differences_of_runs(left: Any, right: Any) -> str:
         differences.append(f"run is {left_value} here and {right_value} there")
     relations = (left.run.neighboring_relation, right.run.neighboring_relation)
     names = (left.output_attributes, right.output_attributes)
-    for name, (left_value, right_value) in (
+    for name, (here, there) in (
         ("neighboring_relation", relations),
         ("output_attributes", names),
     ):
-        if left_value != right_value:
-            differences.append(f"{name} is {left_value!r} here and {right_value!r} there")
+        if here != there:
+            differences.append(f"{name} is {here!r} here and {there!r} there")
     return "; ".join(differences)
 
 
-def why_unsupported(event: Any, relation: str) -> str:
+def why_unsupported(event: dp_event.DpEvent, relation: str) -> str:
     """Says why no accountant of dp-accounting supports an event, and what to do about it."""
     try:
         PLDAccountant(events.neighboring_relation(relation)).compose(event)

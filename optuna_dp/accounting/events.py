@@ -11,8 +11,6 @@ moves by twice that norm, and the accountants of this package count it so.
 
 from __future__ import annotations
 
-from typing import Any
-
 from dp_accounting import NeighboringRelation, dp_event
 
 from optuna_dp.accounting import units
@@ -28,7 +26,7 @@ RELATIONS = {
 }
 
 
-def neighboring_relation(name: Any) -> Any:
+def neighboring_relation(name: object) -> NeighboringRelation:
     """Returns dp-accounting's constant for a relation named in ``RELATIONS``."""
     if not isinstance(name, str) or name not in RELATIONS:
         raise InvalidArgumentError(
@@ -37,7 +35,7 @@ def neighboring_relation(name: Any) -> Any:
     return RELATIONS[name]
 
 
-def as_event(name: str, value: Any) -> Any:
+def as_event(name: str, value: object) -> dp_event.DpEvent:
     """Returns ``value`` if it is an event; refuses anything else."""
     if not isinstance(value, dp_event.DpEvent):
         raise InvalidArgumentError(
@@ -51,7 +49,7 @@ def as_event(name: str, value: Any) -> Any:
     return value
 
 
-def as_events(values: Any) -> tuple[Any, ...]:
+def as_events(values: object) -> tuple[dp_event.DpEvent, ...]:
     """Returns ``values`` if they are events, at least one; refuses anything else."""
     if isinstance(values, dp_event.DpEvent) or not hasattr(values, "__iter__"):
         raise InvalidArgumentError("events", values, allowed="it must be a sequence of events")
@@ -64,7 +62,7 @@ def as_events(values: Any) -> tuple[Any, ...]:
 # -- constructors ----------------------------------------------------------------------------
 
 
-def _noise(name: str, value: Any) -> float:
+def _noise(name: str, value: object) -> float:
     noise = validation.number(name, value)
     if noise == 0.0:
         raise InvalidArgumentError(

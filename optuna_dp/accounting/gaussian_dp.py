@@ -12,7 +12,6 @@ import functools
 import json
 import math
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 from dp_accounting import dp_event
@@ -31,7 +30,7 @@ _LARGEST_MU = 1e3
 _ROUNDING = 1e-14
 
 
-def mu_of(event: Any, relation: str, tail: float) -> float:
+def mu_of(event: dp_event.DpEvent, relation: str, tail: float) -> float:
     """Returns the smallest mu found for an event, in both directions; cached."""
     return _mu(canonical_key(event), relation, tail)
 

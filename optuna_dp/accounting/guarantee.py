@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import math
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -24,6 +24,7 @@ from optuna_dp.accounting.run_profile import first_choice
 from optuna_dp.core import by_name, validation
 from optuna_dp.core.arrays import FloatArray
 from optuna_dp.core.json_entries import Entry, stored
+from optuna_dp.core.value_types import JsonValue
 from optuna_dp.errors import InvalidArgumentError
 
 # What mu may leave out unless another tail is asked for.
@@ -65,7 +66,7 @@ class Guarantee(Entry):
 
     event: dp_event.DpEvent = field(metadata=stored(write=event_to_json, read=event_from_json))
     neighboring_relation: str = "add_or_remove_one"
-    constants: ClassVar[dict[str, Any]] = {"format": "optuna-dp guarantee", "version": 1}
+    constants: ClassVar[dict[str, JsonValue]] = {"format": "optuna-dp guarantee", "version": 1}
 
     def __post_init__(self) -> None:
         events.neighboring_relation(self.neighboring_relation)
@@ -233,14 +234,14 @@ class Guarantee(Entry):
         return composition
 
     @classmethod
-    def refusal(cls, data: Any, reason: str, fix: str = "") -> InvalidArgumentError:
+    def refusal(cls, data: object, reason: str, fix: str = "") -> InvalidArgumentError:
         """Returns the error for JSON that is not that of a guarantee."""
         return InvalidArgumentError(
             "data", data, allowed=f"it must be what Guarantee.to_json returned ({reason})", fix=fix
         )
 
     @functools.cached_property
-    def judged_event(self) -> Any:
+    def judged_event(self) -> dp_event.DpEvent:
         """The event as accountants see it: without a word on whose data it speaks of."""
         if units.unit_of(self.event) != units.CLIENT:
             return self.event

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, cast
 
 from dp_accounting import dp_event
 
 from optuna_dp.accounting.events import compose, dp_sgd
 from optuna_dp.errors import InvalidArgumentError, Text
 
+if TYPE_CHECKING:
+    from opacus import PrivacyEngine
+    from opacus.accountants import IAccountant
+
 # dp_sgd-like accountants of Opacus whose history is (noise multiplier, sample rate, steps) of
 # Poisson-sampled Gaussian steps.
 _OPACUS_MECHANISMS = ("rdp", "prv", "gdp")
 
 
-def from_opacus(engine_or_accountant: Any) -> dp_event.DpEvent:
+def from_opacus(engine_or_accountant: PrivacyEngine | IAccountant) -> dp_event.DpEvent:
     """Returns the event of what an Opacus engine or accountant has recorded so far.
 
     The history of Opacus 1.x is a list of (noise multiplier, sample rate, steps). It says nothing
@@ -57,10 +61,10 @@ def from_opacus(engine_or_accountant: Any) -> dp_event.DpEvent:
     return compose(*(_opacus_entry(i, entry) for i, entry in enumerate(history)))
 
 
-def _opacus_entry(index: int, entry: Any) -> Any:
+def _opacus_entry(index: int, entry: object) -> dp_event.DpEvent:
     name = f"history[{index}]"
     try:
-        noise_multiplier, sample_rate, steps = entry
+        noise_multiplier, sample_rate, steps = cast("tuple[float, float, int]", entry)
     except (TypeError, ValueError):
         raise InvalidArgumentError(
             name, entry, allowed="it must be (noise_multiplier, sample_rate, steps)"

@@ -8,9 +8,10 @@ epsilon >= 0 only, and what the noise may have taken is added back (:func:`fft_s
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
+from dp_accounting import dp_event
 from dp_accounting.pld import PLDAccountant, pld_pmf, privacy_loss_distribution
 from scipy.fft import irfft, next_fast_len, rfft
 
@@ -49,12 +50,12 @@ class Side(NamedTuple):
     infinite_mass: float
 
 
-def sides(pld: Any) -> tuple[Side, Side]:
+def sides(pld: privacy_loss_distribution.PrivacyLossDistribution) -> tuple[Side, Side]:
     """Returns the losses of a PLD for removing and for adding a record."""
     return _side(pld._pmf_remove), _side(pld._pmf_add)
 
 
-def _side(pmf: Any) -> Side:
+def _side(pmf: pld_pmf.PLDPmf) -> Side:
     if isinstance(pmf, pld_pmf.DensePLDPmf):
         at, masses = pmf._lower_loss + np.arange(pmf.size), np.asarray(pmf._probs)
     else:
@@ -63,7 +64,7 @@ def _side(pmf: Any) -> Side:
     return Side(at * pmf._discretization, masses, float(pmf._infinity_mass))
 
 
-def is_pessimistic(pld: Any) -> bool:
+def is_pessimistic(pld: privacy_loss_distribution.PrivacyLossDistribution) -> bool:
     """Whether a PLD is known to be rounded toward less privacy."""
     return bool(pld._pmf_remove._pessimistic_estimate and pld._pmf_add._pessimistic_estimate)
 
@@ -79,7 +80,9 @@ def fft_slack(applications: int) -> float:
     return 1e-13 if applications <= 1 else 2e-13 + 1.5e-16 * applications
 
 
-def native_pld(event: Any, relation: str, interval: float) -> Any:
+def native_pld(
+    event: dp_event.DpEvent, relation: str, interval: float
+) -> privacy_loss_distribution.PrivacyLossDistribution:
     """Returns the pessimistic PLD of an event that dp-accounting's PLD accountant supports."""
     accountant = PLDAccountant(neighboring_relation(relation), interval)
     try:
@@ -94,7 +97,9 @@ def native_pld(event: Any, relation: str, interval: float) -> Any:
     return privacy_loss_distribution.PrivacyLossDistribution(*directions)
 
 
-def composed(parts: list[tuple[Any, int]]) -> Any:
+def composed(
+    parts: list[tuple[privacy_loss_distribution.PrivacyLossDistribution, int]],
+) -> privacy_loss_distribution.PrivacyLossDistribution:
     """Returns the PLD of all parts together.
 
     dp-accounting composes two at a time, in complex numbers and with loops in Python. This is one
@@ -112,7 +117,7 @@ def composed(parts: list[tuple[Any, int]]) -> Any:
     return privacy_loss_distribution.PrivacyLossDistribution(*map(_convolved, directions))
 
 
-def _convolved(parts: list[tuple[Any, int]]) -> Any:
+def _convolved(parts: list[tuple[pld_pmf.DensePLDPmf, int]]) -> pld_pmf.DensePLDPmf:
     low, high = _chernoff([(np.asarray(pmf._probs), times) for pmf, times in parts])
     length = next_fast_len(max(high - low + 1, *(pmf.size for pmf, _ in parts)), real=True)
     product = np.ones(length // 2 + 1, dtype=np.complex128)
@@ -153,7 +158,9 @@ def _chernoff(parts: list[tuple[FloatArray, int]]) -> tuple[int, int]:
     return low, max(low, min(largest, math.ceil(ends[1]) + 1))
 
 
-def pair_of_pld(pld: Any, slack: float) -> DominatingPair:
+def pair_of_pld(
+    pld: privacy_loss_distribution.PrivacyLossDistribution, slack: float
+) -> DominatingPair:
     """Returns a dominating pair of a PLD, read at epsilon >= 0 in both directions.
 
     Args:
@@ -189,13 +196,15 @@ def deltas_at(side: Side, epsilons: FloatArray) -> FloatArray:
     return np.asarray(np.clip(upper[atoms_above] - subtrahend, 0.0, 1.0))
 
 
-def pld_of_pair(pair: DominatingPair, interval: float) -> Any:
+def pld_of_pair(
+    pair: DominatingPair, interval: float
+) -> privacy_loss_distribution.PrivacyLossDistribution:
     """Returns a PLD on multiples of ``interval`` that dominates the pair."""
     directions = (pmf_of_pair(direction, interval) for direction in (pair, pair.reversed()))
     return privacy_loss_distribution.PrivacyLossDistribution(*directions)
 
 
-def pmf_of_pair(pair: DominatingPair, interval: float) -> Any:
+def pmf_of_pair(pair: DominatingPair, interval: float) -> pld_pmf.PLDPmf:
     """Returns the loss distribution of :func:`pld_of_pair` in the forward direction.
 
     Each atom is split onto its two neighbours on the grid so that both its O-mass and its

@@ -22,7 +22,7 @@ from __future__ import annotations
 import functools
 import json
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from dp_accounting import dp_event
@@ -36,12 +36,17 @@ from optuna_dp.accounting.kinds.foreign import kind_of, never_touches, pure_of
 from optuna_dp.accounting.plds import DEFAULT_INTERVAL
 from optuna_dp.errors import UnsupportedEventError
 
+if TYPE_CHECKING:
+    from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution
+
+    from optuna_dp.accounting.kinds.bounded_range import BoundedRangeDpEvent
+
 _LARGEST_NOISE = 1e150
 _SMALLEST_NOISE = 1e-4  # Of a grid: an epsilon of 5e7. Grids for less do not fit into memory.
 _COARSEST, _FINEST = 100.0, 1e-12  # Intervals of a grid.
 
 
-def pair_of(event: Any, relation: str = "add_or_remove_one") -> DominatingPair:
+def pair_of(event: dp_event.DpEvent, relation: str = "add_or_remove_one") -> DominatingPair:
     """Returns a pair that dominates the event: forward, ``.reversed()`` the other direction.
 
     Cached; the pair is immutable.
@@ -85,7 +90,9 @@ def pair_of_key(key: str, relation: str) -> DominatingPair:
 # -- the parts of a composition ------------------------------------------------------------------
 
 
-def _leaves(event: Any, count: int, relation: str) -> Iterator[tuple[Any, int]]:
+def _leaves(
+    event: dp_event.DpEvent, count: int, relation: str
+) -> Iterator[tuple[dp_event.DpEvent, int]]:
     if count == 0 or never_touches(event) or pure_of(event, relation) == 0.0:
         return
     applications = kind_of(event).applications()
@@ -96,7 +103,7 @@ def _leaves(event: Any, count: int, relation: str) -> Iterator[tuple[Any, int]]:
         yield from _leaves(part.event, count * part.times, relation)
 
 
-def counted(event: Any, relation: str) -> dict[str, Part]:
+def counted(event: dp_event.DpEvent, relation: str) -> dict[str, Part]:
     """Returns the applications of the tree by their canonical keys, equal ones counted."""
     parts: dict[str, Part] = {}
     for leaf, count in _leaves(event, 1, relation):
@@ -105,12 +112,12 @@ def counted(event: Any, relation: str) -> dict[str, Part]:
     return parts
 
 
-def known_by_curve(leaf: Any, relation: str) -> bool:
+def known_by_curve(leaf: dp_event.DpEvent, relation: str) -> bool:
     """Returns whether an event without parts has a Renyi-DP curve and no profile."""
     return first_choice(leaf) is None and kind_of(leaf).known_by_curve(relation)
 
 
-def first_choice(event: Any) -> tuple[Any, Any] | None:
+def first_choice(event: dp_event.DpEvent) -> tuple[BoundedRangeDpEvent, dp_event.DpEvent] | None:
     """Returns the choice with which a composition begins and what follows, if it does."""
     start = event
     for _ in range(2):  # The first part of a composition may itself be one event, repeated.
@@ -124,20 +131,20 @@ def first_choice(event: Any) -> tuple[Any, Any] | None:
     return choice_and_rest(event)
 
 
-def _refuse_noise_below(smallest: float, leaf: Any) -> None:
+def _refuse_noise_below(smallest: float, leaf: dp_event.DpEvent) -> None:
     noisy = getattr(leaf, "event", leaf)  # on a sample or not
     if isinstance(noisy, dp_event.GaussianDpEvent) and noisy.noise_multiplier < smallest:
         raise UnsupportedEventError(leaf, f"its noise is below {smallest:g}")
 
 
-def parts_of(event: Any, relation: str) -> list[Part]:
+def parts_of(event: dp_event.DpEvent, relation: str) -> list[Part]:
     """Returns the applications of the tree, equal ones counted and some joined into one part.
 
     Joined: the Gaussians (their composition is one Gaussian: Dong, Roth & Su, arXiv 1905.02383v3,
     Corollary 3.3), what a kind of ours joins by itself, and all that have an RDP curve only.
     """
     parts: list[Part] = []
-    rdp_only: list[Any] = []
+    rdp_only: list[dp_event.DpEvent] = []
     precision = 0.0
     for leaf, count in counted(event, relation).values():
         if isinstance(leaf, dp_event.GaussianDpEvent):
@@ -189,7 +196,7 @@ def _smaller(left: DominatingPair, right: DominatingPair) -> DominatingPair:
     )
 
 
-def composed(parts: list[Part], relation: str) -> Any:
+def composed(parts: list[Part], relation: str) -> PrivacyLossDistribution:
     """Returns the PLD of all parts together."""
     for part in parts:
         _refuse_noise_below(_SMALLEST_NOISE, part.event)

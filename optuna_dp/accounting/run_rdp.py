@@ -12,7 +12,6 @@ import json
 import logging
 import math
 from collections.abc import Iterator
-from typing import Any
 
 import attr
 import numpy as np
@@ -44,7 +43,7 @@ _PROFILE_POINTS = 4000
 
 
 def rdp_of(
-    event: Any,
+    event: dp_event.DpEvent,
     relation: str = "add_or_remove_one",
     orders: npt.ArrayLike = DEFAULT_ORDERS,
 ) -> FloatArray:
@@ -81,7 +80,7 @@ def rdp_of(
     return curve[np.searchsorted(grid, result_orders)]
 
 
-def orders_for(event: Any) -> FloatArray:
+def orders_for(event: dp_event.DpEvent) -> FloatArray:
     """Returns the orders at which an event's curve is converted to an epsilon.
 
     The default ones, and those at which a part of it was given: between them a given curve is
@@ -90,7 +89,7 @@ def orders_for(event: Any) -> FloatArray:
     return np.union1d(DEFAULT_ORDERS, [a for a in _given_orders(event) if a <= DEFAULT_ORDERS[-1]])
 
 
-def _given_orders(event: Any) -> Iterator[float]:
+def _given_orders(event: dp_event.DpEvent) -> Iterator[float]:
     yield from kind_of(event).given_orders
     for part in kind_of(event).children():
         yield from _given_orders(part)
@@ -116,13 +115,13 @@ class RdpMethod(Method):
         return self._reason or "a part of the event has no Renyi-DP curve"
 
 
-def renyi_method(event: Any, relation: str) -> RdpMethod:
+def renyi_method(event: dp_event.DpEvent, relation: str) -> RdpMethod:
     """Returns the bound that an event's curve implies."""
     orders = orders_for(event)
     return RdpMethod(orders, rdp_of(event, relation, orders), kind_of(event).why_no_curve())
 
 
-def pair_of_curve(event: Any, relation: str) -> DominatingPair:
+def pair_of_curve(event: dp_event.DpEvent, relation: str) -> DominatingPair:
     """Returns the pair that an event's curve implies: the same bound in both directions."""
     orders = orders_for(event)
     rdp = rdp_of(event, relation, orders)
@@ -141,8 +140,8 @@ def _rdp_cached(key: str, relation: str, orders: tuple[float, ...]) -> FloatArra
     return _rdp(event_from_json(json.loads(key)), relation, np.array(orders))
 
 
-def _rdp(event: Any, relation: str, orders: FloatArray) -> FloatArray:
-    def of(child: Any) -> FloatArray:
+def _rdp(event: dp_event.DpEvent, relation: str, orders: FloatArray) -> FloatArray:
+    def of(child: dp_event.DpEvent) -> FloatArray:
         # Cached as well: the same training is a part of many trees, and its series takes long.
         return _rdp_cached(canonical_key(child), relation, tuple(orders.tolist()))
 
@@ -176,7 +175,7 @@ def _rdp(event: Any, relation: str, orders: FloatArray) -> FloatArray:
     return bound
 
 
-def _of_whole_orders(event: Any, orders: FloatArray) -> FloatArray:
+def _of_whole_orders(event: dp_event.DpEvent, orders: FloatArray) -> FloatArray:
     """Returns dp-accounting's curve of a sampled Gaussian, each sum at once and not in a loop.
 
     e^((a - 1) curve(a)) is the sum over k of P[k] e^(x_k), P the binomial law of a trials and
@@ -212,7 +211,7 @@ def _quiet_series() -> Iterator[None]:
         logger.removeFilter(other)
 
 
-def _halve_gaussians(event: Any) -> Any:
+def _halve_gaussians(event: dp_event.DpEvent) -> dp_event.DpEvent:
     if isinstance(event, dp_event.GaussianDpEvent):
         return dp_event.GaussianDpEvent(event.noise_multiplier / 2.0)
     if isinstance(event, dp_event.ComposedDpEvent):

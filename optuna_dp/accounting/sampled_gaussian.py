@@ -10,7 +10,6 @@ dp-accounting's own.
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 from dp_accounting import dp_event
@@ -20,7 +19,7 @@ from dp_accounting.pld.privacy_loss_mechanism import AdjacencyType, GaussianPriv
 from optuna_dp.core.arrays import FloatArray
 
 
-def applies_to(event: Any) -> bool:
+def applies_to(event: dp_event.DpEvent) -> bool:
     """Returns whether the event is a Gaussian mechanism on a Poisson sample."""
     return (
         isinstance(event, dp_event.PoissonSampledDpEvent)
@@ -30,7 +29,9 @@ def applies_to(event: Any) -> bool:
     )
 
 
-def loss_distribution(event: Any, relation: str, interval: float) -> Any:
+def loss_distribution(
+    event: dp_event.DpEvent, relation: str, interval: float
+) -> privacy_loss_distribution.PrivacyLossDistribution:
     """Returns the pessimistic PLD that dp-accounting's accountant makes of the event.
 
     Args:
@@ -47,7 +48,9 @@ def loss_distribution(event: Any, relation: str, interval: float) -> Any:
     )
 
 
-def _one_way(event: Any, adjacency: Any, interval: float) -> Any:
+def _one_way(
+    event: dp_event.DpEvent, adjacency: AdjacencyType, interval: float
+) -> pld_pmf.DensePLDPmf:
     rate, noise = event.sampling_probability, event.event.noise_multiplier
     mechanism = GaussianPrivacyLoss(noise, sampling_prob=rate, adjacency_type=adjacency)
     epsilon_range = mechanism.connect_dots_bounds()
@@ -71,7 +74,7 @@ def _one_way(event: Any, adjacency: Any, interval: float) -> Any:
     return pld_pmf.DensePLDPmf(interval, low, np.maximum(masses, 0.0), float(deltas[-1]), True)
 
 
-def _cuts(epsilons: FloatArray, rate: float, noise: float, adjacency: Any) -> FloatArray:
+def _cuts(epsilons: FloatArray, rate: float, noise: float, adjacency: AdjacencyType) -> FloatArray:
     """Returns below which outcome the loss exceeds each epsilon, NaN where at all or at none.
 
     The noise is centred at 0 without the record, at -1 with it ("remove", "replace": the other

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import functools
 import math
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -93,7 +92,7 @@ def shift_pair(variance: float) -> DominatingPair:
     )
 
 
-def vote_pld(variance: float, changes: int) -> Any:
+def vote_pld(variance: float, changes: int) -> privacy_loss_distribution.PrivacyLossDistribution:
     """Returns dp-accounting's PLD of ``changes`` changed entries, on a fine grid."""
     # At tiny variances losses are few and far between, whatever their standard deviation.
     interval = min(_STEP_OF_TOTAL * math.sqrt(max(changes, 1) / _checked(variance)), 0.05)

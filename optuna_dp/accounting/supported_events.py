@@ -6,13 +6,13 @@ anything at all (:func:`non_private_reason`).
 
 from __future__ import annotations
 
-from typing import Any
+from dp_accounting import dp_event
 
 from optuna_dp.accounting.kinds.foreign import has_profile, has_rdp, kind_of
 from optuna_dp.errors import UnsupportedEventError
 
 
-def check_supported(event: Any, relation: str) -> None:
+def check_supported(event: dp_event.DpEvent, relation: str) -> None:
     """Raises unless every sub-event has a profile or an RDP curve.
 
     Raises:
@@ -32,7 +32,7 @@ def check_supported(event: Any, relation: str) -> None:
         raise UnsupportedEventError(event, why_unsupported(event, relation))
 
 
-def non_private_reason(event: Any) -> str | None:
+def non_private_reason(event: dp_event.DpEvent) -> str | None:
     """Returns why the event protects nothing (its epsilon is inf), or None if it protects."""
     kind = kind_of(event)
     if kind.is_nothing:

@@ -7,8 +7,6 @@ has an attribute ``unit``.
 
 from __future__ import annotations
 
-from typing import Any
-
 from dp_accounting import dp_event
 
 from optuna_dp.errors import InvalidArgumentError, Text
@@ -22,7 +20,7 @@ _FIX = (
 )
 
 
-def unit_of(event: Any) -> str | None:
+def unit_of(event: dp_event.DpEvent) -> str | None:
     """Returns ``"record"`` or ``"client"``; None for an event that touches no data.
 
     Raises:
@@ -47,7 +45,7 @@ def unit_of(event: Any) -> str | None:
     return units.pop() if units else None
 
 
-def check_relation(event: Any, relation: str) -> None:
+def check_relation(event: dp_event.DpEvent, relation: str) -> None:
     """Refuses ``"null_client"`` for an event about records: its epsilon would read as a client's.
 
     Raises:
@@ -62,7 +60,7 @@ def check_relation(event: Any, relation: str) -> None:
         )
 
 
-def _parts(event: Any) -> list[Any] | None:
+def _parts(event: dp_event.DpEvent) -> list[dp_event.DpEvent] | None:
     """The events within an event, None if it has no place for any."""
     for field in ("event", "run"):
         if isinstance(getattr(event, field, None), dp_event.DpEvent):

@@ -14,7 +14,11 @@ import functools
 import importlib
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from dp_accounting import dp_event
+    from optuna.study import Study
 
 Target = str
 """An object by its module and its name: ``"optuna_dp.voting.plan:VotePlan"``."""
@@ -37,12 +41,14 @@ def load(target: Target) -> Any:
     return getattr(importlib.import_module(module), name)
 
 
-def attack(event: Any, relation: str, delta: float) -> float:
+def attack(event: dp_event.DpEvent, relation: str, delta: float) -> float:
     """Returns the largest epsilon that a known attack attains."""
     return float(load(SHOWN_BESIDE["attack"])(event, relation, delta))
 
 
-def comparisons(event: Any, relation: str, delta: float) -> Mapping[str, tuple[float, str]]:
+def comparisons(
+    event: dp_event.DpEvent, relation: str, delta: float
+) -> Mapping[str, tuple[float, str]]:
     """Returns epsilon by the bounds of others and why it is infinite, by the bound's name."""
     bounds: Mapping[str, tuple[float, str]] = load(SHOWN_BESIDE["comparisons"])(
         event, relation, delta
@@ -50,17 +56,17 @@ def comparisons(event: Any, relation: str, delta: float) -> Mapping[str, tuple[f
     return bounds
 
 
-def notebook_page(result: Any) -> str | None:
+def notebook_page(result: object) -> str | None:
     """Returns a page of HTML, or None: a notebook then shows the ``repr``."""
     page: str | None = load(SHOWN_BESIDE["notebook page"])(result)
     return page
 
 
-def add_published_page(study: Any, release: Any) -> None:
+def add_published_page(study: Study, release: object) -> None:
     """Adds to a published study what dashboards show of it."""
     load(SHOWN_BESIDE["published page"])(study, release)
 
 
-def remark_on_plan(plan: Any) -> str:
+def remark_on_plan(plan: object) -> str:
     """Returns what a better plan would gain, in words; empty if there is nothing to say."""
     return str(load(SHOWN_BESIDE["remark on a plan"])(plan))

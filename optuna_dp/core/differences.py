@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
+from optuna_dp.core.value_types import JsonObject, JsonValue
 
 
-def differences(entry: dict[str, Any], plan: dict[str, Any]) -> str:
+def differences(entry: JsonObject, plan: JsonObject) -> str:
     """Says in words where a worker's entry differs from the plan's; empty if nowhere.
 
     The outermost fields come first. Three are shown; lists are only named,
@@ -22,8 +22,8 @@ def differences(entry: dict[str, Any], plan: dict[str, Any]) -> str:
     return "; ".join(n + words for n, words in list(words_of.items())[:3])
 
 
-def _flat(data: dict[str, Any], prefix: str = "") -> dict[str, Any]:
-    flat: dict[str, Any] = {}
+def _flat(data: JsonObject, prefix: str = "") -> dict[str, JsonValue]:
+    flat: dict[str, JsonValue] = {}
     for name, value in data.items():
         if isinstance(value, dict):
             flat.update(_flat(value, f"{prefix}{name}."))

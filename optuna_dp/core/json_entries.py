@@ -15,19 +15,22 @@ from collections.abc import Callable
 from dataclasses import Field, fields
 from typing import Any, ClassVar, TypeVar
 
+from optuna_dp.core.value_types import JsonValue
 from optuna_dp.errors import OptunaDPError, PlanError
 
 # What can be done about an entry in a study's storage that is not what was written.
 RESTORE = "Restore the storage from a backup, or start a new study."
 
+V = TypeVar("V")
+
 
 def stored(
     *,
     key: str | None = None,
-    write: Callable[[Any], Any] | None = None,
-    read: Callable[[Any], Any] | None = None,
+    write: Callable[[V], JsonValue] | None = None,
+    read: Callable[[JsonValue], V] | None = None,
     optional: bool = False,
-) -> dict[str, Any]:
+) -> dict[str, object]:
     """Returns metadata of a dataclass field that is stored under another name or in another form.
 
     Args:
@@ -60,9 +63,9 @@ class Entry:
     """
 
     described_as: ClassVar[str] = "An entry"
-    constants: ClassVar[dict[str, Any]] = {}
+    constants: ClassVar[dict[str, JsonValue]] = {}
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, JsonValue]:
         """Returns plain JSON values; :meth:`from_json` reads them back exactly."""
         entry = dict(self.constants)
         for key, field in _stored_fields(type(self)).items():
@@ -72,7 +75,7 @@ class Entry:
         return entry
 
     @classmethod
-    def from_json(cls: type[R], data: Any) -> R:
+    def from_json(cls: type[R], data: object) -> R:
         """Reads what :meth:`to_json` wrote; refuses anything else.
 
         Raises:
@@ -114,7 +117,7 @@ class Entry:
         return entry
 
     @classmethod
-    def refusal(cls, data: Any, reason: str, fix: str = RESTORE) -> OptunaDPError:
+    def refusal(cls, data: object, reason: str, fix: str = RESTORE) -> OptunaDPError:
         """Returns the error for an entry that cannot be read.
 
         Args:
@@ -125,7 +128,7 @@ class Entry:
         return PlanError(f"{cls.described_as} is corrupted: {reason}. {fix}")
 
 
-def plain(value: Any) -> Any:
+def plain(value: object) -> JsonValue:
     """Returns JSON for a value: entries by ``to_json``, lists for tuples, "inf" for infinity."""
     if hasattr(value, "to_json"):
         return value.to_json()
@@ -136,7 +139,7 @@ def plain(value: Any) -> Any:
     return value
 
 
-def _stored_fields(cls: type[Any]) -> dict[str, Field[Any]]:
+def _stored_fields(cls: type[Any]) -> dict[str, Field[object]]:
     """The fields of a class by their names in entries."""
     return {
         field.metadata.get("key") or field.name: field
@@ -146,12 +149,12 @@ def _stored_fields(cls: type[Any]) -> dict[str, Field[Any]]:
 
 
 @functools.cache  # A study has an entry for every run.
-def _hints(cls: Any) -> dict[str, Any]:
+def _hints(cls: type[Entry]) -> dict[str, object]:
     """The types of a class's fields."""
     return typing.get_type_hints(cls)
 
 
-def _read(hint: Any, value: Any) -> Any:
+def _read(hint: object, value: JsonValue) -> object:
     """Returns what a value of JSON stands for in a field of this type."""
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
     if hint is Any:
@@ -184,10 +187,10 @@ def _read(hint: Any, value: Any) -> Any:
     return value
 
 
-def _kind(value: Any) -> str:
+def _kind(value: object) -> str:
     return value.__name__ if isinstance(value, type) else type(value).__name__
 
 
-def _same(value: Any, reference: Any) -> bool:
+def _same(value: object, reference: object) -> bool:
     """Equal and of one type: True is not 1 here."""
     return type(value) is type(reference) and bool(value == reference)

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 
 from optuna.distributions import BaseDistribution
 from optuna.pruners import BasePruner, PatientPruner
@@ -30,10 +30,19 @@ from optuna.study import Study
 from optuna.study._frozen import FrozenStudy as FrozenStudy
 from optuna.trial import FrozenTrial, Trial
 
+from optuna_dp.core.value_types import ParamValue
+
 if TYPE_CHECKING:
     from optuna.artifacts._protocol import ArtifactStore as ArtifactStore
 
 F = TypeVar("F", bound=Callable[..., Any])
+C = TypeVar("C")
+
+
+class Copying(Protocol):
+    """A function that copies whatever it is given."""
+
+    def __call__(self, original: C, /) -> C: ...
 
 
 class PrivateName(NamedTuple):
@@ -115,7 +124,7 @@ def whole_study(study: Study) -> Study:
 
 
 @uses("optuna.trial.Trial", "_suggest", since="3.0", without="proposers draw no parameter later")
-def suggest(trial: Trial, name: str, distribution: BaseDistribution) -> Any:
+def suggest(trial: Trial, name: str, distribution: BaseDistribution) -> ParamValue:
     """Returns the value of one parameter of any distribution, as ``trial.suggest_*`` does."""
     return trial._suggest(name, distribution)
 
@@ -236,8 +245,8 @@ def has_heartbeat(storage: BaseStorage) -> bool:
     since="3.0",
     without="proposers of a budget cannot be asked",
 )
-def copy_in_memory(storage: InMemoryStorage, copy_of: Callable[[Any], Any]) -> InMemoryStorage:
+def copy_in_memory(storage: InMemoryStorage, copy_of: Copying) -> InMemoryStorage:
     """Returns a storage of its own; ``copy_of`` copies the storage, and each study in it."""
-    fork: InMemoryStorage = copy_of(storage)
+    fork = copy_of(storage)
     fork._studies = {key: copy_of(study) for key, study in storage._studies.items()}
     return fork

@@ -8,7 +8,7 @@ import math
 import operator
 import warnings
 from collections.abc import Callable, Mapping
-from typing import Any, ParamSpec, TypeVar
+from typing import ParamSpec, TypeVar, cast
 
 from optuna_dp.errors import InvalidArgumentError
 
@@ -21,12 +21,12 @@ _LARGEST_WHOLE = 2**63 - 1
 _LARGEST_EXACT = 2**53
 
 
-def number(name: str, value: Any) -> float:
+def number(name: str, value: object) -> float:
     """Returns ``value`` as a float; refuses what is not a number, and NaN."""
     if isinstance(value, bool | str | bytes):
         raise InvalidArgumentError(name, value, allowed="it must be a real number")
     try:
-        result = float(value)
+        result = float(value)  # type: ignore[arg-type]  # others are refused
     except (TypeError, ValueError, OverflowError):
         raise InvalidArgumentError(name, value, allowed="it must be a real number") from None
     if math.isnan(result):
@@ -34,7 +34,7 @@ def number(name: str, value: Any) -> float:
     return result
 
 
-def positive(name: str, value: Any) -> float:
+def positive(name: str, value: object) -> float:
     """Returns ``value`` as a finite float above zero."""
     result = number(name, value)
     if not 0.0 < result < math.inf:
@@ -42,7 +42,7 @@ def positive(name: str, value: Any) -> float:
     return result
 
 
-def non_negative(name: str, value: Any) -> float:
+def non_negative(name: str, value: object) -> float:
     """Returns ``value`` as a finite float of at least zero."""
     result = number(name, value)
     if not 0.0 <= result < math.inf:
@@ -50,7 +50,7 @@ def non_negative(name: str, value: Any) -> float:
     return result
 
 
-def open_unit(name: str, value: Any) -> float:
+def open_unit(name: str, value: object) -> float:
     """Returns ``value`` as a float strictly between 0 and 1."""
     result = number(name, value)
     if not 0.0 < result < 1.0:
@@ -58,14 +58,14 @@ def open_unit(name: str, value: Any) -> float:
     return result
 
 
-def whole(name: str, value: Any, minimum: int = 0) -> int:
+def whole(name: str, value: object, minimum: int = 0) -> int:
     """Returns ``value`` as an int of at least ``minimum``; refuses fractions and booleans.
 
     A float is refused even if it is whole: arguments stand in plans, which workers compare.
     """
     requirement = f"it must be a whole number >= {minimum}"
     try:
-        result = operator.index(value)
+        result = operator.index(value)  # type: ignore[arg-type]  # others are refused
     except TypeError:
         fix = ""
         if isinstance(value, float) and value.is_integer() and abs(value) <= _LARGEST_EXACT:
@@ -78,7 +78,7 @@ def whole(name: str, value: Any, minimum: int = 0) -> int:
     return result
 
 
-def density_bounds(value: Any) -> tuple[float, float]:
+def density_bounds(value: object) -> tuple[float, float]:
     """Returns (c, C), the bounds of the density relative to the prior, with 0 < c <= 1 <= C."""
     c, big_c = any_bounds(value)
     if (c == 1.0) != (big_c == 1.0):
@@ -87,10 +87,10 @@ def density_bounds(value: Any) -> tuple[float, float]:
     return (c, big_c)
 
 
-def any_bounds(value: Any) -> tuple[float, float]:
+def any_bounds(value: object) -> tuple[float, float]:
     """Returns (c, C) with 0 < c <= 1 <= C, as they are."""
     try:
-        lower, upper = value
+        lower, upper = cast("tuple[object, object]", value)  # What is no pair is refused.
     except (TypeError, ValueError):
         raise InvalidArgumentError(
             "density_bounds", value, allowed="it must be a pair (c, C) with 0 < c <= 1 <= C"
@@ -172,8 +172,8 @@ def _unexpected(
     function: str,
     signature: inspect.Signature,
     answers: Mapping[str, tuple[str, str]],
-    args: tuple[Any, ...],
-    kwargs: Mapping[str, Any],
+    args: tuple[object, ...],
+    kwargs: Mapping[str, object],
 ) -> InvalidArgumentError | None:
     """Returns what to say of a call that does not fit; None if Python says it well."""
     parameters = signature.parameters.values()

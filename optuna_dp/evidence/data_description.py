@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import datetime
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from optuna_dp.core import validation
 from optuna_dp.core.json_entries import Entry
+from optuna_dp.core.value_types import JsonObject
 from optuna_dp.errors import InvalidArgumentError, OptunaDPError, ReleaseRefusedError
 from optuna_dp.evidence.facts import Fact, stated
 from optuna_dp.evidence.layout import escaped, one_line
@@ -99,7 +99,7 @@ def _shown(text: str | None) -> str | None:
     return None if text is None else escaped(one_line(text))
 
 
-def read_description(attributes: Mapping[str, Any]) -> DataDescription | None:
+def read_description(attributes: JsonObject) -> DataDescription | None:
     """Returns what :func:`optuna_dp.describe` has stored, or None; refuses a damaged entry.
 
     ``attributes`` are the system attributes of the study.

@@ -9,12 +9,12 @@ more.
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 from optuna.trial import FrozenTrial, Trial
 
 from optuna_dp.core import polling
+from optuna_dp.core.value_types import JsonObject
 from optuna_dp.errors import InvalidArgumentError, PlanError, Text
 from optuna_dp.evidence.procedures import procedure_of
 from optuna_dp.preparation.range_query import RangeQuery
@@ -28,7 +28,7 @@ _LONGEST_WAIT = 600.0  # Seconds.
 _drawing = threading.Lock()
 
 
-def draw_ranges(run: Run, schema: Schema, rows: Any) -> Schema:
+def draw_ranges(run: Run, schema: Schema, rows: object) -> Schema:
     """Draws ranges that nobody knows from the records, with noise, once in a study.
 
     In the objective, with a plan that pays for it (``plan_budget(..., schema=schema)``)::
@@ -108,7 +108,7 @@ def draw_ranges(run: Run, schema: Schema, rows: Any) -> Schema:
     )
 
 
-def _drawn(trial: Trial, schema: Schema, rows: Any, query: RangeQuery) -> Mapping[str, Any]:
+def _drawn(trial: Trial, schema: Schema, rows: object, query: RangeQuery) -> JsonObject:
     """Draws the ranges, and notes them in the trial before they are used."""
     # Start-up time: dp-accounting is slow to load.
     from optuna_dp.preparation.private_ranges import private_ranges
@@ -136,10 +136,10 @@ def _query(trial: Trial) -> RangeQuery:
     return query
 
 
-_OURS: dict[str, Any] = {}
+_OURS: JsonObject = {}
 
 
-def _drawn_or_ours(trial: Trial) -> Mapping[str, Any] | None:
+def _drawn_or_ours(trial: Trial) -> JsonObject | None:
     """Returns what was drawn; ``_OURS`` if this trial is to draw; None if an earlier one may."""
     trials = trials_of(trial.study)
     for past_trial in trials:

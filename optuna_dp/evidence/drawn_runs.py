@@ -11,7 +11,6 @@ import json
 import math
 from abc import abstractmethod
 from collections.abc import Sequence
-from typing import Any
 
 from optuna.distributions import BaseDistribution, distribution_to_json, json_to_distribution
 from optuna.trial import FrozenTrial, TrialState
@@ -201,7 +200,7 @@ def _check_pruning(trial: FrozenTrial) -> None:
 
 def check_distributions(slots: Sequence[FrozenTrial]) -> None:
     """Each name stands for one distribution, so that the prior is one law."""
-    ranges: dict[str, tuple[str, Any]] = {}
+    ranges: dict[str, tuple[str, BaseDistribution]] = {}
     for trial in slots:
         for name, distribution in trial.distributions.items():
             text = distribution_to_json(distribution)

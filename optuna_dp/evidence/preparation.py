@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
+from optuna_dp.core.value_types import JsonObject, JsonValue
 from optuna_dp.errors import OptunaDPError
 from optuna_dp.evidence.assumptions import BEFORE_THE_RUNS, Assumption
 from optuna_dp.evidence.data_description import MOST_ROW, UNIT_ROW
@@ -43,7 +43,7 @@ _OUTSIDE = Assumption(
 )
 
 
-def words_of(spending: Mapping[str, Any]) -> set[str]:
+def words_of(spending: JsonObject) -> set[str]:
     """Returns which of the three words are true of some run; "as given" where nothing is known."""
     words = spending.get("preparation")
     if isinstance(words, Mapping):
@@ -51,7 +51,7 @@ def words_of(spending: Mapping[str, Any]) -> set[str]:
     return {words} if words in WORDS else {AS_GIVEN}
 
 
-def preparation_fact(spending: Mapping[str, Any]) -> list[Fact]:
+def preparation_fact(spending: JsonObject) -> list[Fact]:
     """Returns how the records became tensors; nothing where no run has a word on it.
 
     Args:
@@ -81,7 +81,7 @@ def preparation_fact(spending: Mapping[str, Any]) -> list[Fact]:
     return [Fact(ROW, text, status)]
 
 
-def assumptions_of(spending: Mapping[str, Any]) -> tuple[Assumption, ...]:
+def assumptions_of(spending: JsonObject) -> tuple[Assumption, ...]:
     """Returns what a person has to confirm of the preparation."""
     words = words_of(spending)
     return (
@@ -91,7 +91,7 @@ def assumptions_of(spending: Mapping[str, Any]) -> tuple[Assumption, ...]:
     )
 
 
-def schema_section(spending: Mapping[str, Any]) -> str:
+def schema_section(spending: JsonObject) -> str:
     """Returns the table of what was said to be public; empty if there is no schema.
 
     Raises:
@@ -113,7 +113,7 @@ def schema_section(spending: Mapping[str, Any]) -> str:
     return f"\n## What was said to be public about the records\n\n{tables}\n"
 
 
-def contradiction(spending: Mapping[str, Any]) -> str:
+def contradiction(spending: JsonObject) -> str:
     """Returns why no study can have this preparation; empty if one can."""
     words, stated = words_of(spending), spending.get("preparation")
     if not words.issuperset({stated} if isinstance(stated, str) else stated or ()):
@@ -131,7 +131,7 @@ def contradiction(spending: Mapping[str, Any]) -> str:
     return "" if section or AS_GIVEN in words else "records were prepared by a schema, and none is"
 
 
-def persons(content: Mapping[str, Any]) -> tuple[str | None, int | None]:
+def persons(content: JsonObject) -> tuple[str | None, int | None]:
     """Returns whose record a record is, and how many one has at most; None where not known.
 
     Args:
@@ -144,7 +144,7 @@ def persons(content: Mapping[str, Any]) -> tuple[str | None, int | None]:
     return description.get("unit"), description.get("most")
 
 
-def person_facts(content: Mapping[str, Any]) -> list[Fact]:
+def person_facts(content: JsonObject) -> list[Fact]:
     """Returns whose record a record is, where the software used no more records of a person.
 
     They take the place of what the curator said.
@@ -163,12 +163,12 @@ def person_facts(content: Mapping[str, Any]) -> list[Fact]:
     ]
 
 
-def _person(content: Mapping[str, Any]) -> Mapping[str, Any] | None:
+def _person(content: JsonObject) -> JsonObject | None:
     person = content.get("spending", {}).get("person")
     return person if isinstance(person, Mapping) else None
 
 
-def person_of(prepared: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+def person_of(prepared: Sequence[JsonObject]) -> dict[str, JsonValue]:
     """Returns the bound on the records of a person that every run has kept, as JSON.
 
     Args:
@@ -180,11 +180,11 @@ def person_of(prepared: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     return {} if most is None else {"person": {"unit": unit, "most": most}}
 
 
-def _notes(spending: Mapping[str, Any]) -> Mapping[str, Any]:
+def _notes(spending: JsonObject) -> JsonObject:
     notes = spending.get("prepared")
     return notes if isinstance(notes, Mapping) else {}
 
 
-def _of_release(spending: Mapping[str, Any]) -> str:
+def _of_release(spending: JsonObject) -> str:
     word = _notes(spending).get("word")
     return word if word in WORDS else AS_GIVEN

@@ -5,8 +5,9 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from optuna_dp.core.value_types import JsonValue
 from optuna_dp.errors import InvalidArgumentError
 from optuna_dp.evidence.ended_runs import Evidence
 from optuna_dp.evidence.run_checks import check_at_once
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from optuna.trial import FrozenTrial
 
     from optuna_dp.accounting.guarantee import Guarantee
+    from optuna_dp.core.optuna_internals import ArtifactStore
     from optuna_dp.evidence.stated_run import RunCost
     from optuna_dp.runs.run import Run
 
@@ -52,9 +54,9 @@ class Outcome:
     value: float | None
     distributions: dict[str, BaseDistribution]
     design: Design
-    attributes: dict[str, Any] = field(default_factory=dict)
+    attributes: dict[str, JsonValue] = field(default_factory=dict)
     disclosed_runs: int | None = None
-    spending: dict[str, Any] = field(default_factory=dict)
+    spending: dict[str, JsonValue] = field(default_factory=dict)
 
 
 class Procedure(ABC):
@@ -177,7 +179,7 @@ class Procedure(ABC):
         """Returns what the curator should know of the runs so far; empty if there is nothing."""
         return ""
 
-    def check_outputs(self, store: Any) -> None:
+    def check_outputs(self, store: ArtifactStore | None) -> None:
         """Refuses an artifact of the winner that may not be released; ``store`` is release's."""
         return
 

@@ -6,13 +6,12 @@ before it is said that runs are still open.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any
 
 from optuna.study import Study
 from optuna.trial import TrialState
 
+from optuna_dp.core.value_types import JsonObject
 from optuna_dp.errors import PlanError, ReleaseRefusedError, UnfinishedStudyError
 from optuna_dp.evidence.ended_runs import EndedRun, Evidence
 from optuna_dp.evidence.procedure import Procedure
@@ -105,7 +104,7 @@ def evidence_from(snapshot: StudySnapshot) -> Evidence:
     return Evidence(plan, runs, snapshot)
 
 
-def with_cost(procedure: Procedure, attributes: Mapping[str, Any]) -> Procedure:
+def with_cost(procedure: Procedure, attributes: JsonObject) -> Procedure:
     """Returns a study's procedure with what a run costs, whoever said it.
 
     Args:

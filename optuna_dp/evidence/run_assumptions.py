@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
+from optuna_dp.core.value_types import JsonObject
 from optuna_dp.evidence.assumptions import Assumption
 from optuna_dp.runs.judgement import COMPARED, ENFORCED, NOT_CHECKED, WORDS
 
@@ -30,7 +30,7 @@ _QUESTIONS = {
 }
 
 
-def what_a_run_is(spending: Mapping[str, Any], rows: tuple[str, ...]) -> Assumption:
+def what_a_run_is(spending: JsonObject, rows: tuple[str, ...]) -> Assumption:
     """Returns the assumption that each run was what is charged for, and what holds it.
 
     Args:
@@ -64,17 +64,17 @@ def what_a_run_is(spending: Mapping[str, Any], rows: tuple[str, ...]) -> Assumpt
     )
 
 
-def is_enforced(spending: Mapping[str, Any]) -> bool:
+def is_enforced(spending: JsonObject) -> bool:
     """Returns whether the software itself took every step of every training."""
     return is_trained_here(spending) and not spending.get("fewer_steps")
 
 
-def is_trained_here(spending: Mapping[str, Any]) -> bool:
+def is_trained_here(spending: JsonObject) -> bool:
     """Returns whether the software itself made every training that gave an output."""
     return set(_counts(spending, "training")) == {ENFORCED}
 
 
-def _counts(spending: Mapping[str, Any], name: str) -> dict[str, int | None]:
+def _counts(spending: JsonObject, name: str) -> dict[str, int | None]:
     """Returns how many runs a word is true of; None instead of a number that is secret."""
     counts = spending.get(name)
     if name == "training" and not counts:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from optuna.trial import FrozenTrial, TrialState
 
+from optuna_dp.core.value_types import JsonValue
 from optuna_dp.errors import InvalidArgumentError, ReleaseRefusedError
 from optuna_dp.evidence.ended_runs import EndedRun
 from optuna_dp.evidence.preparation import person_of
@@ -39,7 +39,7 @@ STATED_ONLY = (
 )
 
 
-def checked_vouched(vouched: Any) -> None:
+def checked_vouched(vouched: object) -> None:
     """Refuses what is no reason in words; None is allowed."""
     if vouched is not None and (not isinstance(vouched, str) or not vouched.strip()):
         raise InvalidArgumentError("vouched", vouched, allowed="it must be a text that says why")
@@ -79,7 +79,9 @@ def _against(judgement: RunJudgement) -> tuple[str | None, str]:
     return judgement.refused or judgement.excess, fix
 
 
-def conduct_of_all(runs: Sequence[EndedRun], vouched: str | None, fix: str) -> dict[str, Any]:
+def conduct_of_all(
+    runs: Sequence[EndedRun], vouched: str | None, fix: str
+) -> dict[str, JsonValue]:
     """Returns what is known of runs that are all alike, as JSON; refuses what nobody vouches for.
 
     Their number may be secret, so no run is counted: all have to be known alike, or are taken for
@@ -104,7 +106,7 @@ def conduct_of_all(runs: Sequence[EndedRun], vouched: str | None, fix: str) -> d
             )
         is_vouched = is_vouched or judgement.doubt is not None
         judgements.append(judgement)
-    words: dict[str, Any] = {}
+    words: dict[str, JsonValue] = {}
     for name in ("training", "score"):
         kinds = {getattr(judgement, name) for judgement in judgements} - {None}
         if len(kinds) > 1 and vouched is None:

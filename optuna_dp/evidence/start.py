@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
 import optuna
 from optuna.storages import InMemoryStorage
@@ -26,7 +25,7 @@ from optuna_dp.study.slot_strategy import Slot, SlotStrategy
 from optuna_dp.study.trials import SlotEntry, ended, own_slot, read_plan
 
 
-def start_run(trial: Trial | Any) -> Run:
+def start_run(trial: Trial) -> Run:
     """Returns what a trial may spend on its run: its noise, its steps and so on.
 
     For the objective, before anything is trained::

@@ -11,17 +11,19 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from optuna_dp.core.json_entries import Entry, stored
+from optuna_dp.core.value_types import JsonObject, JsonValue
 from optuna_dp.errors import InvalidArgumentError, OptunaDPError, ReleaseRefusedError
 from optuna_dp.study.entries import RUN_COSTS
 from optuna_dp.study.plan import canonical_json
 
 if TYPE_CHECKING:
+    from dp_accounting import dp_event
     from optuna.study import Study
 
 ONE_COST = (
@@ -30,14 +32,14 @@ ONE_COST = (
 )
 
 
-def _written(event: Any) -> Any:
+def _written(event: dp_event.DpEvent) -> dict[str, JsonValue]:
     # Start-up time: samplers and refusals do without an accountant.
     from optuna_dp.accounting.event_json import event_to_json
 
     return event_to_json(event)
 
 
-def _read(data: Any) -> Any:
+def _read(data: object) -> dp_event.DpEvent:
     # Start-up time: samplers and refusals do without an accountant.
     from optuna_dp.accounting.event_json import event_from_json
 
@@ -67,7 +69,7 @@ class StatedRun(Entry):
     neighboring_relation: str = "add_or_remove_one"
 
     @classmethod
-    def told(cls, run: Any, neighboring_relation: str | None) -> StatedRun:
+    def told(cls, run: object, neighboring_relation: str | None) -> StatedRun:
         """Returns what somebody said of a run; None is the usual relation."""
         return cls(run) if neighboring_relation is None else cls(run, neighboring_relation)
 
@@ -117,7 +119,7 @@ class RunCost(Entry):
         return _digest(self.to_json())
 
 
-def attribute_names(output_attributes: Any) -> tuple[str, ...]:
+def attribute_names(output_attributes: object) -> tuple[str, ...]:
     """Returns the names of user attributes in one order, each once; refuses what is no name."""
     if (
         isinstance(output_attributes, str)
@@ -135,7 +137,7 @@ def write_run_cost(study: Study, entry: RunCost) -> None:
     RUN_COSTS.named(entry.digest).write(study, entry.to_json())
 
 
-def run_costs(attributes: Mapping[str, Any]) -> list[RunCost]:
+def run_costs(attributes: JsonObject) -> list[RunCost]:
     """Returns every entry among the attributes of a study; several if its workers disagree.
 
     Raises:
@@ -159,7 +161,7 @@ def _parsed(text: str) -> RunCost:
     return RunCost.from_json(json.loads(text))
 
 
-def _digest(data: Any) -> str:
+def _digest(data: object) -> str:
     try:
         return hashlib.sha256(canonical_json(data).encode()).hexdigest()
     except (TypeError, ValueError):

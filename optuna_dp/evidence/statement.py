@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from optuna_dp.core.value_types import JsonObject
 from optuna_dp.evidence.assumptions import FINAL_TRAINING, Assumption
 from optuna_dp.evidence.data_description import SAMPLING_ROW
 from optuna_dp.evidence.facts import Fact, Status
@@ -75,7 +76,7 @@ class Description(ABC):
             guarantee: The guarantee of the search, without a final training.
         """
 
-    def facts_of_release(self, design: Design, content: Mapping[str, Any]) -> list[Fact]:
+    def facts_of_release(self, design: Design, content: JsonObject) -> list[Fact]:
         """Returns what happened.
 
         Args:
@@ -85,7 +86,7 @@ class Description(ABC):
         return []
 
     @abstractmethod
-    def assumptions(self, design: Design, content: Mapping[str, Any]) -> tuple[Assumption, ...]:
+    def assumptions(self, design: Design, content: JsonObject) -> tuple[Assumption, ...]:
         """Returns what the guarantee depends on besides the software.
 
         Args:
@@ -94,12 +95,12 @@ class Description(ABC):
         """
 
     def all_assumptions(
-        self, design: Design, content: Mapping[str, Any], *, trained: bool
+        self, design: Design, content: JsonObject, *, trained: bool
     ) -> tuple[Assumption, ...]:
         """Returns the assumptions, and that of a final training where one is composed on top."""
         return self.assumptions(design, content) + ((FINAL_TRAINING,) if trained else ())
 
-    def record_counts(self, design: Design, spending: Mapping[str, Any]) -> RecordCounts:
+    def record_counts(self, design: Design, spending: JsonObject) -> RecordCounts:
         """Returns how many records are protected, as far as the plan and the runs say it.
 
         Args:
@@ -116,7 +117,7 @@ class Description(ABC):
         """
         return None
 
-    def contradiction(self, design: Design, content: Mapping[str, Any]) -> str:
+    def contradiction(self, design: Design, content: JsonObject) -> str:
         """Returns where a release says what no study of this design can be; empty if nowhere.
 
         Args:
@@ -126,7 +127,7 @@ class Description(ABC):
         return ""
 
 
-def sampling_fact(content: Mapping[str, Any]) -> Fact:
+def sampling_fact(content: JsonObject) -> Fact:
     """Returns how records were sampled, where the software drew the batches of every run.
 
     Args:
@@ -141,7 +142,7 @@ def sampling_fact(content: Mapping[str, Any]) -> Fact:
     return Fact(SAMPLING_ROW, sentence + remark, Status.ENFORCED)
 
 
-def step_facts(spending: Mapping[str, Any]) -> list[Fact]:
+def step_facts(spending: JsonObject) -> list[Fact]:
     """Returns the arithmetic of the released run's training, where the software did it.
 
     Args:
@@ -167,7 +168,7 @@ def step_facts(spending: Mapping[str, Any]) -> list[Fact]:
     return [Fact("Sums and noise", text, Status.ENFORCED)]
 
 
-def impossible_step(spending: Mapping[str, Any]) -> str:
+def impossible_step(spending: JsonObject) -> str:
     """Returns why no training of this package can have the stated arithmetic; empty if one can.
 
     Args:
@@ -185,7 +186,7 @@ def impossible_step(spending: Mapping[str, Any]) -> str:
     return ""
 
 
-def vouched_facts(spending: Mapping[str, Any]) -> list[Fact]:
+def vouched_facts(spending: JsonObject) -> list[Fact]:
     """Returns the curator's reasons why the guarantee covers the runs, as far as there are any.
 
     Args:

@@ -6,7 +6,6 @@ import hashlib
 import numbers
 import secrets
 from collections.abc import Iterable
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -123,7 +122,7 @@ def _enough(n: int, k: int) -> None:
         )
 
 
-def _encode(position: int, record_id: Any) -> bytes:
+def _encode(position: int, record_id: object) -> bytes:
     """Bytes of an identifier, tagged by type so that 1, "1" and b"1" are different records."""
     if isinstance(record_id, str):
         return b"s" + record_id.encode("utf-8", "surrogatepass")

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
+
+from dp_accounting import dp_event
 
 from optuna_dp.accounting.events import as_event
 from optuna_dp.accounting.groups import group_epsilon
@@ -31,7 +33,7 @@ _LARGEST_INCREASE = 100.0
 _MOST_STEPS = 10_000_000
 
 # From noise multiplier and steps to the event of one training without its score.
-TrainingEvent = Callable[[float, int], Any]
+TrainingEvent = Callable[[float, int], dp_event.DpEvent]
 
 
 _FAMILIAR_NAMES = {
@@ -203,6 +205,8 @@ def plan_budget(
         """Returns the plan that costs one record this epsilon."""
         batch, passes = batch_size, epochs
         if chooses_batch:
+            assert records is not None
+            assert epochs is not None
             batch, passes = _favored(
                 record_epsilon, delta, records, epochs, work, neighboring_relation
             )
@@ -295,7 +299,9 @@ def is_blind(plan: BudgetPlan) -> bool:
     return spread is not None and spread > MOST_SPREAD
 
 
-def _checked_sizes(pilots: Any, candidates: Any) -> tuple[int, ...]:
+def _checked_sizes(
+    pilots: int | tuple[int, ...] | Literal["auto"], candidates: int | None
+) -> tuple[int, ...]:
     """Returns how many pilots each rung has."""
     is_auto = isinstance(pilots, str) and pilots == "auto"
     if candidates is None:
@@ -317,7 +323,7 @@ def _checked_sizes(pilots: Any, candidates: Any) -> tuple[int, ...]:
     return sizes
 
 
-def _refuse_without_pilots(pilot_settings: dict[str, Any]) -> None:
+def _refuse_without_pilots(pilot_settings: Mapping[str, float | None]) -> None:
     for name, value in pilot_settings.items():
         if value is not None:
             raise InvalidArgumentError(
@@ -325,7 +331,7 @@ def _refuse_without_pilots(pilot_settings: dict[str, Any]) -> None:
             )
 
 
-def _checked_increase(value: Any, epsilon: float) -> float:
+def _checked_increase(value: float | None, epsilon: float) -> float:
     """Returns by how much the last run's noise exceeds an untuned run's."""
     if value is None:
         return 1.08 if epsilon >= 2.0 else 1.15
@@ -341,7 +347,7 @@ def _checked_increase(value: Any, epsilon: float) -> float:
 
 
 def _favored(
-    epsilon: float, delta: float, records: Any, epochs: Any, work: Any, relation: str
+    epsilon: float, delta: float, records: int, epochs: float, work: float | None, relation: str
 ) -> tuple[int, float]:
     """Returns the favored batch size, and the epochs that its steps make."""
     choice = batch_choices(
@@ -372,13 +378,13 @@ class _Training(NamedTuple):
 
 
 def _training(
-    records: Any,
-    batch_size: Any,
-    epochs: Any,
-    pilot_epochs: Any,
-    run: Any,
-    steps: Any,
-    pilot_steps: Any,
+    records: int | None,
+    batch_size: float | None,
+    epochs: float | None,
+    pilot_epochs: float | None,
+    run: TrainingEvent | None,
+    steps: int | None,
+    pilot_steps: int | None,
 ) -> _Training:
     """Returns the training of one of the two groups of arguments; refuses parts of both."""
     # batch_size may be left out, so it is named last.
@@ -413,7 +419,7 @@ def _training(
     return _given(run, steps, pilot_steps)
 
 
-def _given(run: Any, steps: Any, pilot_steps: Any) -> _Training:
+def _given(run: TrainingEvent, steps: int | None, pilot_steps: int | None) -> _Training:
     """Returns a training that was given as a function."""
     if not callable(run):
         raise InvalidArgumentError(
@@ -429,13 +435,18 @@ def _given(run: Any, steps: Any, pilot_steps: Any) -> _Training:
             "pilot_steps", pilot_steps, allowed=f"it must be at most steps, {length}"
         )
 
-    def event(noise: float, steps: int) -> Any:
+    def event(noise: float, steps: int) -> dp_event.DpEvent:
         return as_event("what run returns", run(noise, steps))
 
     return _Training(event, None, length, shorter)
 
 
-def _dp_sgd(records: Any, batch_size: Any, epochs: Any, pilot_epochs: Any) -> _Training:
+def _dp_sgd(
+    records: int | None,
+    batch_size: float | None,
+    epochs: float | None,
+    pilot_epochs: float | None,
+) -> _Training:
     """Returns a training by DP-SGD."""
     count = validation.whole("records", records, 1)
     batch = validation.positive("batch_size", batch_size)
@@ -472,7 +483,7 @@ def _short(share: float, length: int) -> int:
 
 
 def _ranges(
-    schema: Schema | None, epsilon: float, delta: float, records: Any, relation: str
+    schema: Schema | None, epsilon: float, delta: float, records: int | None, relation: str
 ) -> RangeQuery | None:
     """Returns the query that draws the ranges of a schema; None if there are none to draw."""
     if schema is None:

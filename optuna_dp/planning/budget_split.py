@@ -11,9 +11,9 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
+from dp_accounting import dp_event
 from scipy.optimize import brentq
 from scipy.special import log_ndtr
 
@@ -49,7 +49,8 @@ class Split:
     epsilon: float
     delta: float
     relation: str
-    training: Callable[[float, int], Any] | None  # From noise and steps to an event; or DP-SGD.
+    # From noise and steps to an event; None for DP-SGD.
+    training: Callable[[float, int], dp_event.DpEvent] | None
     sample_rate: float | None
     score: str | None
     score_final: bool

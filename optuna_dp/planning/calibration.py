@@ -234,9 +234,9 @@ def rough_epsilon(selection: Guarantee, delta: float) -> float:
     return min(data_epsilon, float(coarse.epsilon(delta)))
 
 
-def _the_unknown(run: Any, trials: Any, density_bounds: Any) -> Unknown:
+def _the_unknown(run: object, trials: object, density_bounds: object) -> Unknown:
     # Events and laws are not callable; a class such as Geometric is, and makes a law of a mean.
-    functions: dict[Unknown, Any] = {
+    functions: dict[Unknown, object] = {
         "noise_multiplier": run,
         "mean": trials,
         "density_bounds": density_bounds,
@@ -255,7 +255,9 @@ def _the_unknown(run: Any, trials: Any, density_bounds: Any) -> Unknown:
     return names[0]
 
 
-def _unreachable(unknown: Unknown, target: Any, cost: float, value: float) -> InvalidArgumentError:
+def _unreachable(
+    unknown: Unknown, target: object, cost: float, value: float
+) -> InvalidArgumentError:
     # Rounded up, so that the number named is one that works.
     requirement = (
         f"it must be at least {significant_up(cost)}" if cost < math.inf else "no value is enough"

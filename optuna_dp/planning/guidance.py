@@ -10,7 +10,8 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+
+from dp_accounting import dp_event
 
 from optuna_dp.accounting.events import compose
 from optuna_dp.accounting.guarantee import Guarantee
@@ -215,7 +216,7 @@ class _Ways:
     def _scale(self) -> Scale:
         return replace(NOISE, start=-math.log(self.plan.paid_last.noise_multiplier))
 
-    def _training(self, u: float) -> Any:
+    def _training(self, u: float) -> dp_event.DpEvent:
         return sgd_training(NOISE.value(u), self.sample_rate, self.plan.paid_last.steps)
 
     def one_run(self) -> SearchResult:
@@ -230,7 +231,9 @@ class _Ways:
             lambda u: compose(bounded_range(choice), self._training(u)), 2.0 / choice
         )
 
-    def _composed(self, event_at: Callable[[float], Any], *noises: float) -> SearchResult:
+    def _composed(
+        self, event_at: Callable[[float], dp_event.DpEvent], *noises: float
+    ) -> SearchResult:
         plan = self.plan
         return guided(
             lambda u: profile_epsilon(

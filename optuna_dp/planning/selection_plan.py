@@ -18,7 +18,7 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from dp_accounting import dp_event
@@ -31,6 +31,7 @@ from optuna_dp.accounting.rdp_curves import rdp_to_epsilon
 from optuna_dp.accounting.run_profile import pair_of
 from optuna_dp.core import by_name, validation
 from optuna_dp.core.json_entries import plain
+from optuna_dp.core.value_types import JsonValue
 from optuna_dp.errors import InvalidArgumentError
 from optuna_dp.planning.calibration import calibrate
 from optuna_dp.selection.guarantee import selection_guarantee
@@ -41,6 +42,7 @@ from optuna_dp.selection.laws.negative_binomial import Geometric, NegativeBinomi
 from optuna_dp.selection.laws.poisson import Poisson
 
 Bounds = tuple[float, float]
+V = TypeVar("V")
 
 LAWS = ("negative-binomial:-0.5", "logarithmic", "geometric", "poisson")
 MEANS = (10.0, 30.0, 100.0)
@@ -133,7 +135,7 @@ class PlanRow:
     def __repr__(self) -> str:
         return f"PlanRow({self.name!r}, mean={self.mean:g})"
 
-    def to_json(self, *, attack: bool = True) -> dict[str, Any]:
+    def to_json(self, *, attack: bool = True) -> dict[str, JsonValue]:
         """Returns all figures as plain JSON values.
 
         Args:
@@ -229,7 +231,7 @@ class PlanRow:
 
     # The work.
 
-    def _guarantee_of(self, run: Any, density_bounds: Bounds) -> Guarantee:
+    def _guarantee_of(self, run: dp_event.DpEvent, density_bounds: Bounds) -> Guarantee:
         return selection_guarantee(
             run,
             self.trials,
@@ -275,7 +277,7 @@ class SelectionPlan:
         searches: Law, mean and density bounds of each row.
     """
 
-    run: Any
+    run: dp_event.DpEvent | Callable[[float], dp_event.DpEvent]
     delta: float
     neighboring_relation: str
     target_epsilon: float | None
@@ -293,7 +295,7 @@ class SelectionPlan:
             return None
         return Guarantee(self.run, self.neighboring_relation).epsilon(self.delta)
 
-    def to_json(self, *, attack: bool = True) -> dict[str, Any]:
+    def to_json(self, *, attack: bool = True) -> dict[str, JsonValue]:
         """Returns the plan with all figures of all rows, as plain JSON values.
 
         Args:
@@ -382,7 +384,7 @@ def selection_plan(
     searches: list[tuple[str, float, Bounds]] = []
     for mean in means:
         searches += [(law, mean, _PLAIN) for law in laws]
-        pairs: Sequence[Any] = [DENSITY_BOUNDS] if mean == min(means) else []
+        pairs: Sequence[Bounds] = [DENSITY_BOUNDS] if mean == min(means) else []
         if density_bounds is not None:
             pairs = [*map(validation.density_bounds, _several("density_bounds", density_bounds))]
         searches += [
@@ -404,7 +406,7 @@ def selection_plan(
     )
 
 
-def _several(name: str, value: Any) -> tuple[Any, ...]:
+def _several(name: str, value: Iterable[V]) -> tuple[V, ...]:
     """Returns a sequence as a tuple; refuses one thing instead of a list of it."""
     if isinstance(value, str | bytes) or not isinstance(value, Iterable):
         raise InvalidArgumentError(

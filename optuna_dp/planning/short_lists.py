@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from importlib.resources import files
-from typing import Any, Literal, get_args
+from typing import Literal, TypedDict, get_args
 
 from optuna_dp.errors import InvalidArgumentError
 
@@ -23,7 +23,7 @@ _HAVE = {
 # All maps side by side, and the best four kinds.
 _LENGTH = 5
 _HIDDEN_UNITS = 32
-_FINE_TUNING: tuple[dict[str, Any], ...] = (
+_FINE_TUNING: tuple[dict[str, str | int], ...] = (
     {"trained": "last layer", "width": 0, "rank": 0},
     {"trained": "last layer", "width": 64, "rank": 0},
     {"trained": "lora", "width": 0, "rank": 4},
@@ -32,7 +32,16 @@ _FINE_TUNING: tuple[dict[str, Any], ...] = (
 )
 
 
-def short_list(records: Records) -> list[dict[str, Any]]:
+class RankedKind(TypedDict):
+    """A kind of models: :func:`ranked_kinds` says what its entries are."""
+
+    features: str
+    hidden: bool
+    points_behind: float
+    tasks: int
+
+
+def short_list(records: Records) -> list[dict[str, str | int]]:
     """Returns candidates that are good guesses by public knowledge, best first.
 
     For ``plan_budget(candidates=len(...))`` and ``BudgetSampler(candidates=...)``. Put your own
@@ -67,7 +76,7 @@ def short_list(records: Records) -> list[dict[str, Any]]:
         )
     if records == "fine-tuning":
         return [dict(candidate) for candidate in _FINE_TUNING]
-    kinds = [
+    kinds: list[dict[str, str | int]] = [
         {"features": kind["features"], "width": _HIDDEN_UNITS if kind["hidden"] else 0}
         for kind in ranked_kinds()
         if kind["features"] in _HAVE[records]
@@ -77,7 +86,7 @@ def short_list(records: Records) -> list[dict[str, Any]]:
     return [*joined_kinds, *(kind for kind in kinds if kind not in joined_kinds)][:_LENGTH]
 
 
-def ranked_kinds() -> list[dict[str, Any]]:
+def ranked_kinds() -> list[RankedKind]:
     """Returns kinds of models by how far they were behind the best of a task, least first.
 
     Returns:
@@ -85,5 +94,5 @@ def ranked_kinds() -> list[dict[str, Any]]:
         (points of test score, the mean over tasks and epsilons) and ``tasks`` (how many have it).
     """
     text = files("optuna_dp.planning").joinpath("short_lists.json").read_text(encoding="utf-8")
-    kinds: list[dict[str, Any]] = json.loads(text)["kinds"]
+    kinds: list[RankedKind] = json.loads(text)["kinds"]
     return kinds

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 from optuna.distributions import BaseDistribution, FloatDistribution
@@ -14,6 +13,7 @@ from optuna.trial import FrozenTrial
 
 from optuna_dp.core import validation
 from optuna_dp.core.arrays import FloatArray
+from optuna_dp.core.value_types import JsonValue, ParamValue
 from optuna_dp.errors import InvalidArgumentError
 from optuna_dp.priors.prior import Candidates, Prior, from_unit, value_at
 from optuna_dp.priors.space import Space, check_space
@@ -97,7 +97,9 @@ class Around(Prior, BaseSampler):
         }
         return Candidates(space, columns, n)
 
-    def draw_one(self, name: str, distribution: BaseDistribution, rng: np.random.Generator) -> Any:
+    def draw_one(
+        self, name: str, distribution: BaseDistribution, rng: np.random.Generator
+    ) -> ParamValue:
         if name not in self.centers:
             return value_at(distribution, rng.random())
         self._check_range(name, distribution)
@@ -111,7 +113,7 @@ class Around(Prior, BaseSampler):
 
     def sample_relative(
         self, study: Study, trial: FrozenTrial, search_space: dict[str, BaseDistribution]
-    ) -> dict[str, Any]:
+    ) -> dict[str, ParamValue]:
         return {}
 
     def sample_independent(
@@ -120,12 +122,12 @@ class Around(Prior, BaseSampler):
         trial: FrozenTrial,
         param_name: str,
         param_distribution: BaseDistribution,
-    ) -> Any:
+    ) -> ParamValue:
         """The guess in the first trial; a draw from the prior in others."""
         draw = self.draw_one(param_name, param_distribution, np.random.default_rng())
         return self.centers.get(param_name, draw) if trial.number == 0 else draw
 
-    def fingerprint(self, space: Space) -> dict[str, Any]:
+    def fingerprint(self, space: Space) -> dict[str, JsonValue]:
         """The law as plain data; refuses a space that it does not fit."""
         self._check(space)
         return {"prior": "around", "centers": dict(sorted(self.centers.items())), "sd": self._sd}

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 import numpy as np
 from optuna.distributions import (
@@ -15,6 +14,7 @@ from optuna.distributions import (
 )
 
 from optuna_dp.core.arrays import FloatArray
+from optuna_dp.core.value_types import Params
 from optuna_dp.priors.prior import Candidates, n_points
 from optuna_dp.priors.space import Space
 
@@ -54,7 +54,7 @@ def encoded(candidates: Candidates) -> FloatArray:
     return np.concatenate(parts, axis=1) if parts else np.zeros((candidates.n, 0))
 
 
-def encode_params(space: Space, params: Sequence[Mapping[str, Any]]) -> FloatArray:
+def encode_params(space: Space, params: Sequence[Params]) -> FloatArray:
     """:func:`encoded` for points given as dicts; missing parameters count as unknown."""
     columns = {
         name: np.array([_internal_or_nan(distribution, point.get(name)) for point in params])
@@ -63,7 +63,7 @@ def encode_params(space: Space, params: Sequence[Mapping[str, Any]]) -> FloatArr
     return encoded(Candidates(dict(space), columns, len(params)))
 
 
-def _internal_or_nan(distribution: BaseDistribution, value: Any) -> float:
+def _internal_or_nan(distribution: BaseDistribution, value: object) -> float:
     try:
         return float(distribution.to_internal_repr(value))
     except (TypeError, ValueError):

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from optuna.distributions import BaseDistribution
 
 from optuna_dp.core.optuna_internals import contains
 
 
-def to_internal(distribution: BaseDistribution, value: Any) -> float | None:
+def to_internal(distribution: BaseDistribution, value: object) -> float | None:
     """The internal representation of a value, or None if the distribution does not contain it."""
     try:
         internal = float(distribution.to_internal_repr(value))

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import itertools
 import math
-from typing import Any
 
 import numpy as np
 from optuna.distributions import BaseDistribution, IntDistribution
 
+from optuna_dp.core.value_types import ParamValue
 from optuna_dp.errors import InvalidArgumentError, Text
 from optuna_dp.priors.prior import from_unit, n_points, to_external
 from optuna_dp.priors.space import Space
 
 
-def grid_of(space: Space, limit: int) -> list[dict[str, Any]]:
+def grid_of(space: Space, limit: int) -> list[dict[str, ParamValue]]:
     """Returns all points of a space, the last parameter changing fastest.
 
     Args:
@@ -47,7 +47,7 @@ def grid_of(space: Space, limit: int) -> list[dict[str, Any]]:
     return [dict(zip(space, values, strict=True)) for values in itertools.product(*axes)]
 
 
-def _values(distribution: BaseDistribution, count: int) -> list[Any]:
+def _values(distribution: BaseDistribution, count: int) -> list[ParamValue]:
     """All values of a parameter that has ``count`` of them, in order."""
     if isinstance(distribution, IntDistribution):  # A logarithmic one is not even in units.
         return list(range(distribution.low, distribution.high + 1, distribution.step))

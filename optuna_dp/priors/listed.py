@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from optuna.distributions import BaseDistribution
 from optuna.samplers import BaseSampler, RandomSampler
 from optuna.study import Study
 from optuna.trial import FrozenTrial
 
+from optuna_dp.core.value_types import Params, ParamValue
 from optuna_dp.errors import InvalidArgumentError
 from optuna_dp.priors.given_points import to_internal
 from optuna_dp.priors.space import Space
@@ -31,7 +31,7 @@ class Listed(BaseSampler):
             is outside the range that the objective asks for.
     """
 
-    def __init__(self, candidates: Sequence[Mapping[str, Any]], space: Space | None) -> None:
+    def __init__(self, candidates: Sequence[Params], space: Space | None) -> None:
         if isinstance(candidates, str | bytes | Mapping) or not isinstance(candidates, Sequence):
             raise InvalidArgumentError(
                 "candidates",
@@ -57,7 +57,7 @@ class Listed(BaseSampler):
 
     def sample_relative(
         self, study: Study, trial: FrozenTrial, search_space: dict[str, BaseDistribution]
-    ) -> dict[str, Any]:
+    ) -> dict[str, ParamValue]:
         return {}
 
     def sample_independent(
@@ -66,7 +66,7 @@ class Listed(BaseSampler):
         trial: FrozenTrial,
         param_name: str,
         param_distribution: BaseDistribution,
-    ) -> Any:
+    ) -> ParamValue:
         """The value of the trial's candidate; random if it has none."""
         point = self.points[trial.number]
         if param_name not in point:
@@ -75,7 +75,7 @@ class Listed(BaseSampler):
         return point[param_name]
 
 
-def _checked(place: int, point: Any, space: Space | None) -> dict[str, Any]:
+def _checked(place: int, point: object, space: Space | None) -> dict[str, ParamValue]:
     name = f"candidates[{place}]"
     if not isinstance(point, Mapping) or not all(isinstance(key, str) for key in point):
         raise InvalidArgumentError(name, point, allowed="it must be a dict of parameters by name")
@@ -95,9 +95,7 @@ def _checked(place: int, point: Any, space: Space | None) -> dict[str, Any]:
     return dict(point)
 
 
-def _check_within(
-    place: int, point: Mapping[str, Any], name: str, distribution: BaseDistribution
-) -> None:
+def _check_within(place: int, point: Params, name: str, distribution: BaseDistribution) -> None:
     if to_internal(distribution, point[name]) is None:
         raise InvalidArgumentError(
             f"candidates[{place}][{name!r}]", point[name], allowed=f"it must lie in {distribution}"

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, Protocol, runtime_checkable
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 from optuna.distributions import BaseDistribution as BaseDistribution
@@ -23,6 +23,7 @@ from optuna.distributions import (
 
 from optuna_dp.core import validation
 from optuna_dp.core.arrays import FloatArray
+from optuna_dp.core.value_types import JsonValue, ParamValue
 from optuna_dp.priors.space import Space, check_space
 
 
@@ -44,7 +45,7 @@ class Candidates:
     def __len__(self) -> int:
         return self.n
 
-    def params(self, i: int) -> dict[str, Any]:
+    def params(self, i: int) -> dict[str, ParamValue]:
         """Candidate ``i`` as Optuna would show it: plain Python values, no numpy scalars."""
         return {
             name: to_external(distribution, float(self.columns[name][i]))
@@ -64,11 +65,13 @@ class Prior(Protocol):
     def sample(self, space: Space, n: int, rng: np.random.Generator) -> Candidates:
         """Draws ``n`` candidates over the whole space."""
 
-    def draw_one(self, name: str, distribution: BaseDistribution, rng: np.random.Generator) -> Any:
+    def draw_one(
+        self, name: str, distribution: BaseDistribution, rng: np.random.Generator
+    ) -> ParamValue:
         """Draws one parameter that was not drawn jointly; uniformly, unless a prior differs."""
         return value_at(distribution, rng.random())
 
-    def fingerprint(self, space: Space) -> dict[str, Any]:
+    def fingerprint(self, space: Space) -> dict[str, JsonValue]:
         """The law as plain data, so that workers can tell whether they share it."""
 
 
@@ -90,11 +93,11 @@ class UniformPrior(Prior):
         }
         return Candidates(space, columns, n)
 
-    def fingerprint(self, space: Space) -> dict[str, Any]:
+    def fingerprint(self, space: Space) -> dict[str, JsonValue]:
         return {"prior": "uniform"}
 
 
-def value_at(distribution: BaseDistribution, u: float) -> Any:
+def value_at(distribution: BaseDistribution, u: float) -> ParamValue:
     """The value of one parameter at ``u`` on [0, 1), a plain Python value: uniform if u is.
 
     Raises:
@@ -128,7 +131,7 @@ def from_unit(distribution: BaseDistribution, u: FloatArray) -> FloatArray:
     return np.clip(values, d.low, math.nextafter(d.high, -math.inf))
 
 
-def to_external(distribution: BaseDistribution, value: float) -> Any:
+def to_external(distribution: BaseDistribution, value: float) -> ParamValue:
     """A plain Python value from the internal representation."""
     d = distribution
     if isinstance(d, CategoricalDistribution):

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from optuna_dp.core.arrays import FloatArray
+from optuna_dp.core.value_types import ParamValue
 
 # Scores further below the median than this many interquartile ranges are moved up to there.
 _OUTLIER_RANGES = 5.0
@@ -23,7 +23,7 @@ class RunOutcome:
         score: Its (differentially private) score; None if the run failed or was pruned.
     """
 
-    params: dict[str, Any]
+    params: dict[str, ParamValue]
     score: float | None
 
 

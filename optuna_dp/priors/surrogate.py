@@ -10,12 +10,19 @@ from __future__ import annotations
 import functools
 import math
 from dataclasses import dataclass
-from typing import Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Protocol, TypeAlias, TypeVar, runtime_checkable
 
 import numpy as np
+import numpy.typing as npt
 
 from optuna_dp.core.arrays import FloatArray
 from optuna_dp.errors import InvalidArgumentError
+
+if TYPE_CHECKING:
+    from sklearn.gaussian_process import GaussianProcessRegressor
+
+_Single: TypeAlias = npt.NDArray[np.float32]
+_Float = TypeVar("_Float", np.float32, np.float64)
 
 # The newest runs that enter a fit of the hyperparameters, and the runs that enter the posterior:
 # the newest half and the best half. They bound time and memory (a square matrix of this size).
@@ -45,7 +52,7 @@ class ScoreModel(Protocol):
         """Learns from points ``x`` (n, d) and finite scores ``y`` (n,); n and d may be 0."""
 
 
-def checked_model(value: Any) -> ScoreModel:
+def checked_model(value: object) -> ScoreModel:
     """Returns ``value`` if it is a score model; refuses anything else."""
     if not isinstance(value, ScoreModel):
         raise InvalidArgumentError("surrogate", value, allowed="it must have a method fit(x, y)")
@@ -192,7 +199,7 @@ class Posterior:
         return means, self.amplitude - spent
 
     @functools.cached_property
-    def _in_single_precision(self) -> tuple[Any, Any, Any]:
+    def _in_single_precision(self) -> tuple[_Single, _Single, _Single]:
         """The observed points as one factor of squared distances, the factor, and the weights."""
         offsets = self.x - 0.5 / self.lengths
         rows = [-2.0 * offsets, (offsets**2).sum(axis=1)[:, None], np.ones((len(offsets), 1))]
@@ -208,7 +215,7 @@ def _squared_distances(rows: FloatArray, other_rows: FloatArray) -> FloatArray:
     return squares
 
 
-def _matern(squared: Any) -> Any:
+def _matern(squared: npt.NDArray[_Float]) -> npt.NDArray[_Float]:
     """Matern's correlation of smoothness 5/2 at squared distances; overwrites them."""
     squared *= 5.0
     distances = np.sqrt(squared)
@@ -236,7 +243,7 @@ def _typical(d: int) -> FloatArray:
     return typical
 
 
-def _regressor(x: FloatArray, z: FloatArray, theta: FloatArray) -> Any:
+def _regressor(x: FloatArray, z: FloatArray, theta: FloatArray) -> GaussianProcessRegressor:
     """A Gaussian process with the hyperparameters ``exp(theta)`` given scores ``z`` at ``x``."""
     from sklearn.gaussian_process import GaussianProcessRegressor  # start-up time
     from sklearn.gaussian_process.kernels import (  # start-up time

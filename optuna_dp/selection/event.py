@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import attr
 import numpy as np
@@ -28,7 +28,7 @@ POLICIES = ("history", "data")
 _FEW_RUNS = 8
 
 
-def _as_trials(name: str, value: Any) -> TrialCount:
+def _as_trials(name: str, value: object) -> TrialCount:
     if not isinstance(value, TrialCount):
         raise InvalidArgumentError(
             name,
@@ -38,13 +38,13 @@ def _as_trials(name: str, value: Any) -> TrialCount:
     return value.checked()
 
 
-def _as_policy(name: str, value: Any) -> str:
+def _as_policy(name: str, value: object) -> str:
     if value not in POLICIES:
         raise InvalidArgumentError(name, value, allowed=f"it must be one of {', '.join(POLICIES)}")
     return str(value)
 
 
-def _read_trials(name: str, value: Any) -> TrialCount:
+def _read_trials(name: str, value: object) -> TrialCount:
     """Reads the distribution of T of an entry."""
     if isinstance(value, TrialCount):
         return value
@@ -72,14 +72,14 @@ class PrivateSelectionDpEvent(OwnEvent):
             0, and 0 where the policy may depend on the data.
     """
 
-    run: Any = checked(as_event, "run")
+    run: dp_event.DpEvent = checked(as_event, "run")
     trials: TrialCount = checked(_as_trials, "trials")
     density_bounds: tuple[float, float] = attr.ib(
         default=(1.0, 1.0), converter=validation.density_bounds
     )
     policy: str = checked(_as_policy, "policy", default="history")
     startup_runs: int = checked(validation.whole, "startup_runs", default=0)
-    readers: ClassVar[Mapping[str, Callable[[str, Any], Any]]] = {"trials": _read_trials}
+    readers: ClassVar[Mapping[str, Callable[[str, object], object]]] = {"trials": _read_trials}
 
     def __attrs_post_init__(self) -> None:
         if self.startup_runs > 0 and self.policy != "history":
@@ -102,11 +102,11 @@ class PrivateSelectionDpEvent(OwnEvent):
         """Whether the density may depend on the private outputs of earlier runs, and no more."""
         return self.policy == "history" and self.density_bounds != (1.0, 1.0)
 
-    def children(self) -> list[Any]:
+    def children(self) -> list[dp_event.DpEvent]:
         """See :class:`OwnEvent`."""
         return [self.run]
 
-    def words(self, of: Callable[[Any], str]) -> str:
+    def words(self, of: Callable[[dp_event.DpEvent], str]) -> str:
         """See :class:`OwnEvent`."""
         c, big_c = self.density_bounds
         density_words = ""
@@ -118,16 +118,14 @@ class PrivateSelectionDpEvent(OwnEvent):
         return f"the best of T runs, T from {self.trials!r}{density_words}, each: {of(self.run)}"
 
     def methods(
-        self, relation: str, pair_of: Callable[[Any, str], DominatingPair]
+        self, relation: str, pair_of: Callable[[dp_event.DpEvent, str], DominatingPair]
     ) -> dict[str, ProfileMethod]:
         """See :class:`OwnEvent`."""
         pair = pair_of(self.run, relation)
 
-        def both_ways(profile: Callable[..., Any]) -> ProfileMethod:
-            sides = (pair, pair.reversed())
-            return ProfileMethod(
-                *(profile(side, self.trials, self.density_bounds) for side in sides)
-            )
+        def both_ways(profile: type[DataProfile] | type[RankProfile]) -> ProfileMethod:
+            search = self.trials, self.density_bounds
+            return ProfileMethod(profile(pair, *search), profile(pair.reversed(), *search))
 
         bounds = {"data_profile": both_ways(DataProfile)}
         if self.trials.terms <= LONGEST_SUM and not self.learns_from_outputs:
@@ -145,7 +143,7 @@ class PrivateSelectionDpEvent(OwnEvent):
         return bounds
 
     def _all_runs(
-        self, relation: str, pair_of: Callable[[Any, str], DominatingPair]
+        self, relation: str, pair_of: Callable[[dp_event.DpEvent, str], DominatingPair]
     ) -> DominatingPair | None:
         """Returns a pair of all runs that there may be, of whose outputs the winner is a function.
 
@@ -159,19 +157,21 @@ class PrivateSelectionDpEvent(OwnEvent):
         except UnsupportedEventError:  # so little noise in all that no accountant takes it
             return None
 
-    def pair(self, relation: str, pair_of: Callable[[Any, str], DominatingPair]) -> DominatingPair:
+    def pair(
+        self, relation: str, pair_of: Callable[[dp_event.DpEvent, str], DominatingPair]
+    ) -> DominatingPair:
         """See :class:`OwnEvent`."""
         # Lazy: only compositions with other events need it.
         from optuna_dp.selection.bounds.as_part import pair_of_selection
 
         return pair_of_selection(self.methods(relation, pair_of).values())
 
-    def pure(self, relation: str, pure_of: Callable[[Any, str], float]) -> float:
+    def pure(self, relation: str, pure_of: Callable[[dp_event.DpEvent, str], float]) -> float:
         """See :class:`OwnEvent`."""
         return selection_epsilon(pure_of(self.run, relation), self.trials, self.density_bounds)
 
     def curve(
-        self, orders: FloatArray, relation: str, curve_of: Callable[[Any], FloatArray]
+        self, orders: FloatArray, relation: str, curve_of: Callable[[dp_event.DpEvent], FloatArray]
     ) -> FloatArray:
         """See :class:`OwnEvent`."""
         curve = self.trials.rdp(orders, curve_of(self.run), self.density_bounds)

@@ -6,7 +6,6 @@ import functools
 import math
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import Any
 
 from dp_accounting import dp_event
 from scipy.optimize import brentq
@@ -277,7 +276,7 @@ class VotePlan(Entry):
         return Guarantee(repeated(self.event, count), self.adjacency)
 
     @classmethod
-    def refusal(cls, data: Any, reason: str, fix: str = "") -> InvalidArgumentError:
+    def refusal(cls, data: object, reason: str, fix: str = "") -> InvalidArgumentError:
         """Returns the error for a record that is not one of a plan."""
         return InvalidArgumentError(
             "data", data, allowed=f"it must be what VotePlan.to_json returned ({reason})", fix=fix
@@ -295,7 +294,7 @@ def repeated(event: dp_event.DpEvent, count: int) -> dp_event.DpEvent:
     return event if count == 1 else dp_event.SelfComposedDpEvent(event, count)
 
 
-def checked_adjacency(value: Any) -> str:
+def checked_adjacency(value: object) -> str:
     """Returns the adjacency; refuses adding and removing, with the reason."""
     if value not in ADJACENCIES:
         advice = _WHY_NOT_ADD_OR_REMOVE if value == "add_or_remove_one" else ""

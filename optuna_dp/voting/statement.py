@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from optuna_dp.accounting.event_words import in_words
+from optuna_dp.core.value_types import JsonObject
 from optuna_dp.evidence.assumptions import Assumption
 from optuna_dp.evidence.facts import Fact, enforced
 from optuna_dp.evidence.statement import Description
@@ -76,7 +77,7 @@ class VoteDescription(Description):
         "sum lies in its range, and that every attempt is charged for.",
     )
 
-    def assumptions(self, design: Design, content: Mapping[str, Any]) -> tuple[Assumption, ...]:
+    def assumptions(self, design: Design, content: JsonObject) -> tuple[Assumption, ...]:
         """See :class:`Description`; the same for every vote."""
         return _PROMISES
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any
 
 import attr
 import numpy as np
@@ -14,10 +13,11 @@ from scipy.stats import binom
 from optuna_dp.accounting.dominating_pairs import LARGEST_EPSILON, DominatingPair
 from optuna_dp.accounting.kinds.base import OwnEvent, Part, checked
 from optuna_dp.core import validation
+from optuna_dp.core.arrays import FloatArray
 from optuna_dp.errors import InvalidArgumentError
 
 
-def _below_one(name: str, value: Any) -> float:
+def _below_one(name: str, value: object) -> float:
     delta = validation.number(name, value)
     if not 0.0 <= delta < 1.0:
         raise InvalidArgumentError(
@@ -38,7 +38,7 @@ class ApproximateDpEvent(OwnEvent):
     epsilon: float = checked(validation.non_negative, "epsilon")
     delta: float = checked(_below_one, "delta", default=0.0)
 
-    def words(self, of: Callable[[Any], str]) -> str:
+    def words(self, of: Callable[[dp_event.DpEvent], str]) -> str:
         """See :class:`OwnEvent`."""
         if self.delta == 0.0:
             return f"a mechanism of epsilon {self.epsilon:g}"
@@ -52,7 +52,7 @@ class ApproximateDpEvent(OwnEvent):
         """See :class:`OwnEvent`; exactly."""
         return _repeated_response(self.epsilon, self.delta, count)
 
-    def pure(self, relation: str, pure_of: Callable[[Any, str], float]) -> float:
+    def pure(self, relation: str, pure_of: Callable[[dp_event.DpEvent, str], float]) -> float:
         """See :class:`OwnEvent`."""
         return self.epsilon if self.delta == 0.0 else math.inf
 
@@ -113,14 +113,16 @@ def _repeated_response(epsilon: float, delta: float, count: int) -> DominatingPa
     if count == 1 or epsilon == 0.0:
         return randomized_response(epsilon, infinite_mass)
     positive_counts = np.arange(count + 1)
-    losses = (2.0 * positive_counts - count) * epsilon
+    losses = np.asarray((2.0 * positive_counts - count) * epsilon, dtype=np.float64)
     mass = (1.0 - infinite_mass) * binom.pmf(
         positive_counts, count, 1.0 / (1.0 + math.exp(-epsilon))
     )
     return without_extremes(losses, mass, mass[::-1], infinite_mass)
 
 
-def without_extremes(losses: Any, mass: Any, prime: Any, infinite_mass: float) -> DominatingPair:
+def without_extremes(
+    losses: FloatArray, mass: FloatArray, prime: FloatArray, infinite_mass: float
+) -> DominatingPair:
     """A pair of these atoms; losses too large for floats count as infinite, which claims less."""
     is_finite = np.abs(losses) <= LARGEST_EPSILON
     return DominatingPair(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeVar
 
 import attr
 from dp_accounting import dp_event
@@ -16,14 +16,17 @@ if TYPE_CHECKING:
     from optuna_dp.accounting.dominating_pairs import DominatingPair
 
 
+V = TypeVar("V")
+
+
 class Part(NamedTuple):
     """``times`` applications of one event."""
 
-    event: Any
+    event: dp_event.DpEvent
     times: int
 
 
-def checked(check: Callable[..., Any], name: str, *allowed: Any, **field: Any) -> Any:
+def checked(check: Callable[..., V], name: str, *allowed: object, **field: Any) -> V:
     """Returns a field of an event.
 
     Args:
@@ -32,7 +35,8 @@ def checked(check: Callable[..., Any], name: str, *allowed: Any, **field: Any) -
         allowed: Further arguments of the check.
         field: Arguments of ``attr.ib``.
     """
-    return attr.ib(converter=lambda value: check(name, value, *allowed), **field)
+    checked_field: V = attr.ib(converter=lambda value: check(name, value, *allowed), **field)
+    return checked_field
 
 
 class EventKind:
@@ -70,11 +74,11 @@ class EventKind:
         """Returns the orders at which its Renyi-DP curve was given."""
         return ()
 
-    def children(self) -> list[Any]:
+    def children(self) -> list[dp_event.DpEvent]:
         """Returns the sub-events whose cost is computed on its own."""
         return []
 
-    def within(self) -> list[Any]:
+    def within(self) -> list[dp_event.DpEvent]:
         """Returns the sub-events that have to protect something, or it protects nothing."""
         return self.children()
 
@@ -82,7 +86,7 @@ class EventKind:
         """Returns what it applies one after the other; None if it is no composition."""
         return None
 
-    def rests_on(self, relation: str) -> list[Any] | None:
+    def rests_on(self, relation: str) -> list[dp_event.DpEvent] | None:
         """Returns the sub-events whose cost decides about its own.
 
         None where dp-accounting computes the cost, and is asked whether it supports the event.
@@ -97,7 +101,7 @@ class EventKind:
         """Returns why it protects nothing; None if it protects."""
         return None
 
-    def words(self, of: Callable[[Any], str]) -> str:
+    def words(self, of: Callable[[dp_event.DpEvent], str]) -> str:
         """Returns what was done to the data, as text; ``of`` gives the words of another event."""
         raise NotImplementedError
 
@@ -106,7 +110,7 @@ class EventKind:
         raise NotImplementedError
 
     def pair(
-        self, relation: str, pair_of: Callable[[Any, str], DominatingPair]
+        self, relation: str, pair_of: Callable[[dp_event.DpEvent, str], DominatingPair]
     ) -> DominatingPair | None:
         """Returns the pair of one application; ``pair_of`` gives that of another event.
 
@@ -119,17 +123,17 @@ class EventKind:
         return None
 
     def methods(
-        self, relation: str, pair_of: Callable[[Any, str], DominatingPair]
+        self, relation: str, pair_of: Callable[[dp_event.DpEvent, str], DominatingPair]
     ) -> Mapping[str, Method] | None:
         """Returns bounds of its own by name; None if the profile of its pair is the bound."""
         return None
 
-    def pure(self, relation: str, pure_of: Callable[[Any, str], float]) -> float:
+    def pure(self, relation: str, pure_of: Callable[[dp_event.DpEvent, str], float]) -> float:
         """Returns an epsilon for which it is epsilon-DP; ``pure_of`` gives another event's."""
         return math.inf
 
     def curve(
-        self, orders: FloatArray, relation: str, curve_of: Callable[[Any], FloatArray]
+        self, orders: FloatArray, relation: str, curve_of: Callable[[dp_event.DpEvent], FloatArray]
     ) -> FloatArray | None:
         """Returns its Renyi-DP curve, None for that of any mechanism of its pure epsilon."""
         return None
@@ -147,7 +151,7 @@ class OwnEvent(EventKind, dp_event.DpEvent):  # type: ignore[misc]
         readers: How fields that no other event has are read from a record, by name.
     """
 
-    readers: ClassVar[Mapping[str, Callable[[str, Any], Any]]] = {}
+    readers: ClassVar[Mapping[str, Callable[[str, object], object]]] = {}
 
     def part(self, count: int, relation: str) -> Part:
         """See :class:`EventKind`."""

@@ -8,7 +8,7 @@ composition within one is a unit, and other events may come before it.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import attr
 from dp_accounting import dp_event
@@ -39,11 +39,13 @@ class BoundedRangeDpEvent(OwnEvent):
         """See :class:`OwnEvent`."""
         return True
 
-    def words(self, of: Callable[[Any], str]) -> str:
+    def words(self, of: Callable[[dp_event.DpEvent], str]) -> str:
         """See :class:`OwnEvent`."""
         return f"a choice of bounded range {self.epsilon:g}"
 
-    def pair(self, relation: str, pair_of: Callable[[Any, str], DominatingPair]) -> DominatingPair:
+    def pair(
+        self, relation: str, pair_of: Callable[[dp_event.DpEvent, str], DominatingPair]
+    ) -> DominatingPair:
         """See :class:`OwnEvent`."""
         return of_range.pair_of_choice(self.epsilon)
 
@@ -51,12 +53,12 @@ class BoundedRangeDpEvent(OwnEvent):
         """Returns the pair of this choice and of what follows it."""
         return of_range.pair_with_rest(self.epsilon, rest)
 
-    def pure(self, relation: str, pure_of: Callable[[Any, str], float]) -> float:
+    def pure(self, relation: str, pure_of: Callable[[dp_event.DpEvent, str], float]) -> float:
         """See :class:`OwnEvent`."""
         return self.epsilon
 
     def curve(
-        self, orders: FloatArray, relation: str, curve_of: Callable[[Any], FloatArray]
+        self, orders: FloatArray, relation: str, curve_of: Callable[[dp_event.DpEvent], FloatArray]
     ) -> FloatArray:
         """See :class:`OwnEvent`."""
         return of_range.rdp(self.epsilon, orders)
@@ -94,7 +96,9 @@ def bounded_range(epsilon: float) -> BoundedRangeDpEvent:
 _MOST_IN_TURN = 8
 
 
-def choice_and_rest(event: Any) -> tuple[BoundedRangeDpEvent, Any] | None:
+def choice_and_rest(
+    event: dp_event.DpEvent,
+) -> tuple[BoundedRangeDpEvent, dp_event.DpEvent] | None:
     """Returns the choice with which a composition begins and what follows, if it does."""
     if isinstance(event, dp_event.SelfComposedDpEvent):
         repeated, later_events = event, []

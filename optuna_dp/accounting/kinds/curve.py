@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import attr
+from dp_accounting import dp_event
 
 from optuna_dp.accounting.kinds.base import OwnEvent, checked
 from optuna_dp.accounting.rdp_curves import interpolated_rdp
@@ -15,7 +15,7 @@ from optuna_dp.core.arrays import FloatArray
 from optuna_dp.errors import InvalidArgumentError
 
 
-def _as_numbers(name: str, values: Any) -> tuple[float, ...]:
+def _as_numbers(name: str, values: object) -> tuple[float, ...]:
     if isinstance(values, str) or not hasattr(values, "__iter__"):
         raise InvalidArgumentError(name, values, allowed="it must be a sequence of numbers")
     result = tuple(validation.number(f"{name}[{i}]", v) for i, v in enumerate(values))
@@ -65,7 +65,7 @@ class RdpDpEvent(OwnEvent):
         """See :class:`OwnEvent`."""
         return self.orders
 
-    def words(self, of: Callable[[Any], str]) -> str:
+    def words(self, of: Callable[[dp_event.DpEvent], str]) -> str:
         """See :class:`OwnEvent`."""
         return f"a mechanism with a given Rényi-DP curve ({len(self.orders)} orders)"
 
@@ -75,12 +75,12 @@ class RdpDpEvent(OwnEvent):
             return "an RdpDpEvent has no finite value at any order"
         return None
 
-    def pure(self, relation: str, pure_of: Callable[[Any, str], float]) -> float:
+    def pure(self, relation: str, pure_of: Callable[[dp_event.DpEvent, str], float]) -> float:
         """See :class:`OwnEvent`."""
         return self.epsilons[-1] if math.isinf(self.orders[-1]) else math.inf
 
     def curve(
-        self, orders: FloatArray, relation: str, curve_of: Callable[[Any], FloatArray]
+        self, orders: FloatArray, relation: str, curve_of: Callable[[dp_event.DpEvent], FloatArray]
     ) -> FloatArray:
         """See :class:`OwnEvent`."""
         return interpolated_rdp(self.orders, self.epsilons, orders)

@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from dp_accounting import dp_event
@@ -30,12 +30,12 @@ _REPLACED = "replace_one"
 _NOISE_FIELDS = ("noise_multiplier", "noise_parameter", "standard_deviation")
 
 
-def has_profile(event: Any, relation: str) -> bool:
+def has_profile(event: dp_event.DpEvent, relation: str) -> bool:
     """Returns whether dp-accounting's PLD accountant supports an event."""
     return bool(PLDAccountant(events.neighboring_relation(relation)).supports(event))
 
 
-def has_rdp(event: Any, relation: str) -> bool:
+def has_rdp(event: dp_event.DpEvent, relation: str) -> bool:
     """Returns whether dp-accounting's RDP accountant supports an event, and rightly.
 
     It takes a Laplace mechanism under "replace_one" at the sensitivity of adding a record, half
@@ -46,12 +46,12 @@ def has_rdp(event: Any, relation: str) -> bool:
     return bool(RdpAccountant(None, events.neighboring_relation(relation)).supports(event))
 
 
-def _holds(event: Any, cls: type[Any]) -> bool:
+def _holds(event: dp_event.DpEvent, cls: type[dp_event.DpEvent]) -> bool:
     inner = [getattr(event, "event", None), *(getattr(event, "events", None) or [])]
     return isinstance(event, cls) or any(_holds(e, cls) for e in inner if e is not None)
 
 
-def never_touches(event: Any) -> bool:
+def never_touches(event: dp_event.DpEvent) -> bool:
     """Returns whether sampling leaves every record out, so that the event costs nothing."""
     return (
         getattr(event, "sampling_probability", None) == 0.0
@@ -66,10 +66,10 @@ class ForeignEvent(EventKind):
         event: The event.
     """
 
-    def __init__(self, event: Any) -> None:
+    def __init__(self, event: dp_event.DpEvent) -> None:
         self.event = event
 
-    def rests_on(self, relation: str) -> list[Any] | None:
+    def rests_on(self, relation: str) -> list[dp_event.DpEvent] | None:
         """See :class:`EventKind`."""
         return None
 
@@ -77,7 +77,7 @@ class ForeignEvent(EventKind):
         """See :class:`EventKind`."""
         return not has_profile(self.event, relation)
 
-    def within(self) -> list[Any]:
+    def within(self) -> list[dp_event.DpEvent]:
         """See :class:`EventKind`."""
         inner = getattr(self.event, "event", None)
         if inner is None or never_touches(self.event):
@@ -91,7 +91,7 @@ class ForeignEvent(EventKind):
                 return f"a {type(self.event).__name__} has {field} 0"
         return None
 
-    def words(self, of: Callable[[Any], str]) -> str:
+    def words(self, of: Callable[[dp_event.DpEvent], str]) -> str:
         """See :class:`EventKind`."""
         return str(self.event.words(of)) if hasattr(self.event, "words") else repr(self.event)
 
@@ -103,7 +103,7 @@ class ForeignEvent(EventKind):
 class JudgedHere(ForeignEvent):
     """An event of dp-accounting whose cost this package computes from that of its children."""
 
-    def rests_on(self, relation: str) -> list[Any]:
+    def rests_on(self, relation: str) -> list[dp_event.DpEvent]:
         """See :class:`EventKind`."""
         return self.children()
 
@@ -116,7 +116,7 @@ class Nothing(JudgedHere):
         """See :class:`EventKind`."""
         return True
 
-    def pure(self, relation: str, pure_of: Callable[[Any, str], float]) -> float:
+    def pure(self, relation: str, pure_of: Callable[[dp_event.DpEvent, str], float]) -> float:
         """See :class:`EventKind`."""
         return 0.0
 
@@ -137,7 +137,7 @@ class Repetition(JudgedHere):
         """See :class:`EventKind`."""
         return self.event.count == 0 or kind_of(self.event.event).is_nothing
 
-    def children(self) -> list[Any]:
+    def children(self) -> list[dp_event.DpEvent]:
         """See :class:`EventKind`."""
         return [self.event.event]
 
@@ -149,24 +149,24 @@ class Repetition(JudgedHere):
         """See :class:`EventKind`; its one child says it."""
         return None
 
-    def words(self, of: Callable[[Any], str]) -> str:
+    def words(self, of: Callable[[dp_event.DpEvent], str]) -> str:
         """See :class:`EventKind`."""
         inner = of(self.event.event)
         return inner if self.event.count == 1 else f"{self.event.count} times [{inner}]"
 
     def pair(
-        self, relation: str, pair_of: Callable[[Any, str], DominatingPair]
+        self, relation: str, pair_of: Callable[[dp_event.DpEvent, str], DominatingPair]
     ) -> DominatingPair | None:
         """See :class:`EventKind`."""
         return kind_of(self.event.event).pair_of_many(self.event.count)
 
-    def pure(self, relation: str, pure_of: Callable[[Any, str], float]) -> float:
+    def pure(self, relation: str, pure_of: Callable[[dp_event.DpEvent, str], float]) -> float:
         """See :class:`EventKind`."""
         event = self.event
         return event.count * pure_of(event.event, relation) if event.count else 0.0
 
     def curve(
-        self, orders: FloatArray, relation: str, curve_of: Callable[[Any], FloatArray]
+        self, orders: FloatArray, relation: str, curve_of: Callable[[dp_event.DpEvent], FloatArray]
     ) -> FloatArray:
         """See :class:`EventKind`."""
         if self.event.count == 0:
@@ -182,7 +182,7 @@ class Composition(JudgedHere):
         """See :class:`EventKind`."""
         return all(kind_of(event).is_nothing for event in self.event.events)
 
-    def children(self) -> list[Any]:
+    def children(self) -> list[dp_event.DpEvent]:
         """See :class:`EventKind`."""
         return list(self.event.events)
 
@@ -190,17 +190,17 @@ class Composition(JudgedHere):
         """See :class:`EventKind`."""
         return [Part(event, 1) for event in self.event.events]
 
-    def words(self, of: Callable[[Any], str]) -> str:
+    def words(self, of: Callable[[dp_event.DpEvent], str]) -> str:
         """See :class:`EventKind`."""
         events = [e for e in self.event.events if not isinstance(e, dp_event.NoOpDpEvent)]
         return "; then ".join(map(of, events)) or "nothing"
 
-    def pure(self, relation: str, pure_of: Callable[[Any, str], float]) -> float:
+    def pure(self, relation: str, pure_of: Callable[[dp_event.DpEvent, str], float]) -> float:
         """See :class:`EventKind`."""
         return float(sum(pure_of(event, relation) for event in self.event.events))
 
     def curve(
-        self, orders: FloatArray, relation: str, curve_of: Callable[[Any], FloatArray]
+        self, orders: FloatArray, relation: str, curve_of: Callable[[dp_event.DpEvent], FloatArray]
     ) -> FloatArray:
         """See :class:`EventKind`."""
         total = np.zeros_like(orders)
@@ -226,7 +226,7 @@ class PoissonSample(ForeignEvent):
         """
         return relation == "add_or_remove_one" and not has_profile(self.event, relation)
 
-    def rests_on(self, relation: str) -> list[Any] | None:
+    def rests_on(self, relation: str) -> list[dp_event.DpEvent] | None:
         """See :class:`EventKind`."""
         return [self.event.event] if self.is_mixture(relation) else None
 
@@ -234,7 +234,7 @@ class PoissonSample(ForeignEvent):
         """See :class:`EventKind`."""
         return not self.is_mixture(relation) and super().known_by_curve(relation)
 
-    def words(self, of: Callable[[Any], str]) -> str:
+    def words(self, of: Callable[[dp_event.DpEvent], str]) -> str:
         """See :class:`EventKind`."""
         inner = of(self.event.event)
         # Of all of it: without brackets the last part alone would seem to be on the sample.
@@ -242,14 +242,14 @@ class PoissonSample(ForeignEvent):
         return f"{inner} on a Poisson sample of {self.event.sampling_probability:.6g}"
 
     def pair(
-        self, relation: str, pair_of: Callable[[Any, str], DominatingPair]
+        self, relation: str, pair_of: Callable[[dp_event.DpEvent, str], DominatingPair]
     ) -> DominatingPair | None:
         """See :class:`EventKind`."""
         if not self.is_mixture(relation):
             return None
         return pair_of(self.event.event, relation).sampled(self.event.sampling_probability)
 
-    def pure(self, relation: str, pure_of: Callable[[Any, str], float]) -> float:
+    def pure(self, relation: str, pure_of: Callable[[dp_event.DpEvent, str], float]) -> float:
         """See :class:`EventKind`.
 
         Amplification by sampling: Balle, Barthe & Gaboardi, arXiv 1807.01647v2, Theorem 8.
@@ -269,7 +269,7 @@ class PoissonSample(ForeignEvent):
 class GaussianNoise(ForeignEvent):
     """A Gaussian mechanism."""
 
-    def words(self, of: Callable[[Any], str]) -> str:
+    def words(self, of: Callable[[dp_event.DpEvent], str]) -> str:
         """See :class:`EventKind`."""
         return f"Gaussian noise of {self.event.noise_multiplier:g} times the sensitivity"
 
@@ -277,11 +277,11 @@ class GaussianNoise(ForeignEvent):
 class LaplaceNoise(ForeignEvent):
     """A Laplace mechanism."""
 
-    def words(self, of: Callable[[Any], str]) -> str:
+    def words(self, of: Callable[[dp_event.DpEvent], str]) -> str:
         """See :class:`EventKind`."""
         return f"Laplace noise of {self.event.noise_multiplier:g} times the sensitivity"
 
-    def pure(self, relation: str, pure_of: Callable[[Any, str], float]) -> float:
+    def pure(self, relation: str, pure_of: Callable[[dp_event.DpEvent, str], float]) -> float:
         """See :class:`EventKind`."""
         if relation == _REPLACED or not self.event.noise_multiplier > 0.0:
             return math.inf
@@ -291,7 +291,7 @@ class LaplaceNoise(ForeignEvent):
 class DiscreteLaplaceNoise(ForeignEvent):
     """A Laplace mechanism on whole numbers."""
 
-    def pure(self, relation: str, pure_of: Callable[[Any, str], float]) -> float:
+    def pure(self, relation: str, pure_of: Callable[[dp_event.DpEvent, str], float]) -> float:
         """See :class:`EventKind`."""
         if relation == _REPLACED:
             return math.inf
@@ -308,7 +308,7 @@ class ZeroConcentrated(JudgedHere):
             return None
         return "a ZCDpEvent has no finite rho"
 
-    def words(self, of: Callable[[Any], str]) -> str:
+    def words(self, of: Callable[[dp_event.DpEvent], str]) -> str:
         """See :class:`EventKind`."""
         return f"a {self.event.rho:g}-zCDP mechanism"
 
@@ -322,14 +322,16 @@ class RandomisedResponse(ForeignEvent):
             return "a RandomizedResponseDpEvent has noise_parameter 0"
         return None
 
-    def pair(self, relation: str, pair_of: Callable[[Any, str], DominatingPair]) -> DominatingPair:
+    def pair(
+        self, relation: str, pair_of: Callable[[dp_event.DpEvent, str], DominatingPair]
+    ) -> DominatingPair:
         """See :class:`EventKind`; dp-accounting counts repeated ones once."""
         # Lazy: no event of this package is one.
         from optuna_dp.accounting.kinds.approximate import k_ary_response
 
         return k_ary_response(self.event.noise_parameter, self.event.num_buckets)
 
-    def pure(self, relation: str, pure_of: Callable[[Any, str], float]) -> float:
+    def pure(self, relation: str, pure_of: Callable[[dp_event.DpEvent, str], float]) -> float:
         """See :class:`EventKind`."""
         if relation == "add_or_remove_one":
             return math.inf
@@ -339,7 +341,7 @@ class RandomisedResponse(ForeignEvent):
         return float(np.log1p(buckets * (1.0 - noise) / noise)) if noise > 0.0 else math.inf
 
 
-FOREIGN_KINDS: Mapping[type[Any], type[ForeignEvent]] = MappingProxyType(
+FOREIGN_KINDS: Mapping[type[dp_event.DpEvent], type[ForeignEvent]] = MappingProxyType(
     {
         dp_event.ComposedDpEvent: Composition,
         dp_event.DiscreteLaplaceDpEvent: DiscreteLaplaceNoise,
@@ -359,7 +361,7 @@ FOREIGN_KINDS: Mapping[type[Any], type[ForeignEvent]] = MappingProxyType(
 )
 
 
-def kind_of(event: Any) -> EventKind:
+def kind_of(event: dp_event.DpEvent) -> EventKind:
     """Returns what answers for an event: the event itself if it is one of this package.
 
     A class that is derived from one of dp-accounting's answers as that one does. Of any other
@@ -371,6 +373,6 @@ def kind_of(event: Any) -> EventKind:
     return next(kinds, ForeignEvent)(event)
 
 
-def pure_of(event: Any, relation: str = "add_or_remove_one") -> float:
+def pure_of(event: dp_event.DpEvent, relation: str = "add_or_remove_one") -> float:
     """Returns an epsilon for which the event is epsilon-DP, ``inf`` if none is known."""
     return kind_of(event).pure(relation, pure_of)

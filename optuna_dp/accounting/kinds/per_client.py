@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import attr
 from dp_accounting import dp_event
@@ -25,9 +25,9 @@ class PerClientDpEvent(dp_event.DpEvent):  # type: ignore[misc]
 
     unit: ClassVar[str] = units.CLIENT
 
-    event: Any = checked(as_event, "event")
+    event: dp_event.DpEvent = checked(as_event, "event")
 
-    def words(self, of: Callable[[Any], str]) -> str:
+    def words(self, of: Callable[[dp_event.DpEvent], str]) -> str:
         """Returns what was done to the data, as text; ``of`` gives the words of another event."""
         return f"for each client as a whole: {of(self.event)}"
 
@@ -56,7 +56,7 @@ def per_client(event: dp_event.DpEvent) -> dp_event.DpEvent:
     return checked if units.unit_of(checked) == units.CLIENT else PerClientDpEvent(checked)
 
 
-def without_units(event: Any) -> Any:
+def without_units(event: dp_event.DpEvent) -> dp_event.DpEvent:
     """Returns the event as accountants judge it: they need not know whose data it speaks of."""
     if hasattr(type(event), "unit") and hasattr(event, "event"):
         return without_units(event.event)

@@ -11,18 +11,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any, cast
+from typing import cast
 
 import attr
 import numpy as np
 import numpy.typing as npt
+from dp_accounting import dp_event
 from dp_accounting.pld import privacy_loss_distribution
 
 from optuna_dp.accounting import plds
 from optuna_dp.accounting.dominating_pairs import LARGEST_EPSILON, DominatingPair
 from optuna_dp.accounting.kinds.base import OwnEvent
 from optuna_dp.core import validation
-from optuna_dp.core.arrays import FloatArray
+from optuna_dp.core.arrays import BoolArray, FloatArray
 from optuna_dp.errors import InvalidArgumentError
 
 # A record of a study holds them all.
@@ -34,7 +35,7 @@ _RELATIVE, _ABSOLUTE = 1e-3, 1e-9
 _FLOOR = 1e-18
 
 
-def _numbers(name: str, values: Any) -> tuple[float, ...]:
+def _numbers(name: str, values: object) -> tuple[float, ...]:
     if isinstance(values, str) or not hasattr(values, "__iter__"):
         raise InvalidArgumentError(name, values, allowed="it must be a sequence of numbers")
     numbers = tuple(validation.number(f"{name}[{i}]", v) for i, v in enumerate(values))
@@ -46,7 +47,7 @@ def _numbers(name: str, values: Any) -> tuple[float, ...]:
     return numbers
 
 
-def _given(values: Any) -> tuple[float, ...]:
+def _given(values: object) -> tuple[float, ...]:
     return cast("tuple[float, ...]", values)  # Checked when the names of all are known.
 
 
@@ -73,7 +74,7 @@ class ProfileDpEvent(OwnEvent):
         for name in ("deltas", "reverse_deltas")[: 2 if self.reverse_deltas else 1]:
             _check_curve(name, getattr(self, name), epsilons)
 
-    def words(self, of: Callable[[Any], str]) -> str:
+    def words(self, of: Callable[[dp_event.DpEvent], str]) -> str:
         """See :class:`OwnEvent`."""
         last_delta = max(self._last)
         last_point = f"delta at most {last_delta:.3g} from epsilon {self.epsilons[-1]:.3g} on"
@@ -85,13 +86,15 @@ class ProfileDpEvent(OwnEvent):
         """See :class:`OwnEvent`."""
         return "a ProfileDpEvent has no delta below 1" if max(self._last) >= 1.0 else None
 
-    def pair(self, relation: str, pair_of: Callable[[Any, str], DominatingPair]) -> DominatingPair:
+    def pair(
+        self, relation: str, pair_of: Callable[[dp_event.DpEvent, str], DominatingPair]
+    ) -> DominatingPair:
         """See :class:`OwnEvent`."""
         return DominatingPair.from_profile(
             self.epsilons, self.deltas, self.reverse_deltas or self.deltas
         )
 
-    def pure(self, relation: str, pure_of: Callable[[Any, str], float]) -> float:
+    def pure(self, relation: str, pure_of: Callable[[dp_event.DpEvent, str], float]) -> float:
         """See :class:`OwnEvent`."""
         deltas = np.maximum(self.deltas, self.reverse_deltas or self.deltas)
         return self.epsilons[int(np.argmin(deltas))] if deltas[-1] == 0.0 else math.inf
@@ -138,7 +141,9 @@ def from_profile(
     )
 
 
-def from_pld(pld: Any, *, applications: int = 1_000_000) -> ProfileDpEvent:
+def from_pld(
+    pld: privacy_loss_distribution.PrivacyLossDistribution, *, applications: int = 1_000_000
+) -> ProfileDpEvent:
     """Returns the event of a mechanism given by its privacy loss distribution.
 
     Args:
@@ -192,7 +197,7 @@ def _check_ascending(name: str, points: FloatArray) -> None:
         raise InvalidArgumentError(f"{name}[{i}]", float(points[i]), allowed="they must ascend")
 
 
-def _check_curve(name: str, values: Any, points: FloatArray) -> None:
+def _check_curve(name: str, values: tuple[float, ...], points: FloatArray) -> None:
     """Refuses what is no probability, grows, or is not convex in e^point.
 
     Args:
@@ -206,7 +211,7 @@ def _check_curve(name: str, values: Any, points: FloatArray) -> None:
             name, len(y), allowed=f"it must have as many points, {points.size}"
         )
 
-    def refuse(is_wrong: Any, offset: int, allowed: str, fix: str = "") -> None:
+    def refuse(is_wrong: BoolArray, offset: int, allowed: str, fix: str = "") -> None:
         if np.any(is_wrong):
             i = int(np.argmax(is_wrong)) + offset
             raise InvalidArgumentError(f"{name}[{i}]", float(y[i]), allowed=allowed, fix=fix)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import attr
+from dp_accounting import dp_event
 
 from optuna_dp.accounting import units
 from optuna_dp.accounting.dominating_pairs import DominatingPair
@@ -54,7 +55,7 @@ class SkellamDpEvent(OwnEvent):
             return self.votes
         return 2 * min(self.votes, self.candidates - self.votes)
 
-    def words(self, of: Callable[[Any], str]) -> str:
+    def words(self, of: Callable[[dp_event.DpEvent], str]) -> str:
         """See :class:`OwnEvent`."""
         return (
             f"a sum of votes for {self.votes} of {self.candidates} candidates with Skellam "
@@ -75,12 +76,14 @@ class SkellamDpEvent(OwnEvent):
         """See :class:`OwnEvent`; one application is one entry that may change."""
         return Part(self, count * self.changes(relation))
 
-    def pair(self, relation: str, pair_of: Callable[[Any, str], DominatingPair]) -> DominatingPair:
+    def pair(
+        self, relation: str, pair_of: Callable[[dp_event.DpEvent, str], DominatingPair]
+    ) -> DominatingPair:
         """See :class:`OwnEvent`."""
         return shift_pair(self.variance)
 
     def curve(
-        self, orders: FloatArray, relation: str, curve_of: Callable[[Any], FloatArray]
+        self, orders: FloatArray, relation: str, curve_of: Callable[[dp_event.DpEvent], FloatArray]
     ) -> FloatArray:
         """See :class:`OwnEvent`."""
         return rdp_bound(self.variance, self.changes(relation), orders)

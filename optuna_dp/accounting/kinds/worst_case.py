@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any
 
 import attr
 import numpy as np
@@ -27,9 +26,9 @@ class WorstCaseDpEvent(OwnEvent):
         events: The mechanisms it may be; which one is not secret and does not depend on the data.
     """
 
-    events: tuple[Any, ...] = attr.ib(converter=as_events)
+    events: tuple[dp_event.DpEvent, ...] = attr.ib(converter=as_events)
 
-    def words(self, of: Callable[[Any], str]) -> str:
+    def words(self, of: Callable[[dp_event.DpEvent], str]) -> str:
         """See :class:`OwnEvent`."""
         return "at worst one of [" + " | ".join(of(event) for event in self.events) + "]"
 
@@ -38,20 +37,22 @@ class WorstCaseDpEvent(OwnEvent):
         """See :class:`OwnEvent`."""
         return True
 
-    def children(self) -> list[Any]:
+    def children(self) -> list[dp_event.DpEvent]:
         """See :class:`OwnEvent`."""
         return list(self.events)
 
-    def pair(self, relation: str, pair_of: Callable[[Any, str], DominatingPair]) -> DominatingPair:
+    def pair(
+        self, relation: str, pair_of: Callable[[dp_event.DpEvent, str], DominatingPair]
+    ) -> DominatingPair:
         """See :class:`OwnEvent`."""
         return _pointwise_maximum([pair_of(child, relation) for child in self.events])
 
-    def pure(self, relation: str, pure_of: Callable[[Any, str], float]) -> float:
+    def pure(self, relation: str, pure_of: Callable[[dp_event.DpEvent, str], float]) -> float:
         """See :class:`OwnEvent`."""
         return max(pure_of(child, relation) for child in self.events)
 
     def curve(
-        self, orders: FloatArray, relation: str, curve_of: Callable[[Any], FloatArray]
+        self, orders: FloatArray, relation: str, curve_of: Callable[[dp_event.DpEvent], FloatArray]
     ) -> FloatArray:
         """See :class:`OwnEvent`."""
         return np.asarray(np.max([curve_of(child) for child in self.events], axis=0))
@@ -67,7 +68,7 @@ def worst_case(*events: dp_event.DpEvent) -> dp_event.DpEvent:
         InvalidArgumentError: If there is none, one is not an event, or some are about records
             and others about clients (:func:`optuna_dp.per_client`).
     """
-    checked: list[Any] = []
+    checked: list[dp_event.DpEvent] = []
     for event in as_events(events):
         if event not in checked:
             checked.append(event)

@@ -20,6 +20,7 @@ import numpy as np
 
 from optuna_dp.core import validation
 from optuna_dp.core.arrays import FloatArray
+from optuna_dp.core.value_types import JsonValue
 from optuna_dp.errors import InvalidArgumentError
 from optuna_dp.priors.densities.informed import FixedCandidates
 from optuna_dp.priors.densities.projection import (
@@ -155,7 +156,7 @@ class AdaptiveDensity:
         masses = self.prior.masses if isinstance(self.prior, FixedCandidates) else None
         return project_log(logs, self.bounds, self.projection, masses)
 
-    def describe(self, space: Space) -> dict[str, Any]:
+    def describe(self, space: Space) -> dict[str, JsonValue]:
         """All settings as plain data, for the record of a plan."""
         return {
             "bounds": list(self.bounds),
@@ -196,7 +197,7 @@ def sign_of(direction: str) -> float:
     )
 
 
-def search_bounds(value: Any) -> tuple[float, float]:
+def search_bounds(value: object) -> tuple[float, float]:
     """Returns (c, C) of a search that is meant to learn: c < 1 < C, or (1, 1) if it is not.
 
     :func:`optuna_dp.core.validation.density_bounds` takes (1, C) and (c, 1) for (1, 1). That is

@@ -13,13 +13,18 @@ import importlib
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from types import ModuleType
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from optuna_dp.core.arrays import FloatArray
 from optuna_dp.core.validation import non_negative
+from optuna_dp.core.value_types import JsonValue
 from optuna_dp.errors import InvalidArgumentError, MissingExtraError, ProjectionError
+
+if TYPE_CHECKING:
+    from cvxpy import Expression, Variable
 
 # Tried in this order. Both come with cvxpy and solve every problem that its rules allow.
 _SOLVERS = ("CLARABEL", "SCS")
@@ -27,7 +32,7 @@ _SOLVED = ("optimal", "optimal_inaccurate")
 # Weights below this part of the prior's own move no objective by more than a solver's accuracy.
 _SMALLEST_WEIGHT = 1e-12
 
-Distance = Callable[[Any, FloatArray, FloatArray], Any]
+Distance = Callable[["Variable", FloatArray, FloatArray], "Expression"]
 
 
 @dataclass(frozen=True)
@@ -103,9 +108,9 @@ class ConvexProjection:
             )
         self._check_convex(cvxpy)
 
-    def describe(self) -> dict[str, Any]:
+    def describe(self) -> dict[str, JsonValue]:
         """What workers must agree on, as plain data for the record of a plan."""
-        record: dict[str, Any] = {"method": "convex", "solver": self.solver}
+        record: dict[str, JsonValue] = {"method": "convex", "solver": self.solver}
         if self.distance is None:
             # JSON has no infinity.
             return {**record, "distance": "C.1", "nu": str(float(self.nu))}
@@ -144,25 +149,27 @@ class ConvexProjection:
             'with projection="kl", which cannot fail.'
         )
 
-    def _objective(self, f: Any, w: FloatArray, prior: FloatArray) -> Any:
+    def _objective(self, f: Variable, w: FloatArray, prior: FloatArray) -> Expression:
         if self.distance is not None:
             return self.distance(f, w, prior)
         cvxpy = _cvxpy()
         if self.nu == 0.0:
             # The square has the same minimum, and solvers find it to more digits; still more of
             # them where the terms do not shrink as candidates become many.
-            return cvxpy.sum_squares(cvxpy.multiply(np.sqrt(prior * w.size), f - w))
+            squares: Expression = cvxpy.sum_squares(cvxpy.multiply(np.sqrt(prior * w.size), f - w))
+            return squares
         positive = w > _SMALLEST_WEIGHT
-        divergence = cvxpy.sum(
+        divergence: Expression = cvxpy.sum(
             cvxpy.multiply(prior[positive], cvxpy.rel_entr(w[positive], f[positive]))
         )
         if self.nu == math.inf:
             return divergence
-        norm = cvxpy.norm(cvxpy.multiply(np.sqrt(prior), f - w), 2)
+        norm: Expression = cvxpy.norm(cvxpy.multiply(np.sqrt(prior), f - w), 2)
         # Divided, so that a large nu leaves the numbers as they are.
-        return norm / (1.0 + self.nu) + divergence * (self.nu / (1.0 + self.nu))
+        mixture: Expression = norm / (1.0 + self.nu) + divergence * (self.nu / (1.0 + self.nu))
+        return mixture
 
-    def _check_convex(self, cvxpy: Any) -> None:
+    def _check_convex(self, cvxpy: ModuleType) -> None:
         """Refuses, before any run, a distance that cvxpy cannot minimise."""
         f, fix = cvxpy.Variable(3), "See docs/explanation/convex-projections.md for examples."
         try:
@@ -176,7 +183,7 @@ class ConvexProjection:
             raise InvalidArgumentError("distance", self.name, problem=reason, fix=fix)
 
 
-def _checked_name(name: Any, distance: Distance) -> str:
+def _checked_name(name: object, distance: Distance) -> str:
     if name is None:
         name = f"{getattr(distance, '__module__', '')}.{getattr(distance, '__qualname__', '<')}"
         if "<" in name:
@@ -191,7 +198,7 @@ def _checked_name(name: Any, distance: Distance) -> str:
     return name
 
 
-def _cvxpy() -> Any:
+def _cvxpy() -> ModuleType:
     try:
         return importlib.import_module("cvxpy")
     except ModuleNotFoundError as error:

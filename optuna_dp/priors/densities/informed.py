@@ -10,11 +10,11 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 import numpy as np
 
+from optuna_dp.core.value_types import JsonValue, Params, ParamValue
 from optuna_dp.errors import InvalidArgumentError
 from optuna_dp.priors.densities.shares import integer_masses, uniform_masses
 from optuna_dp.priors.given_points import to_internal
@@ -44,7 +44,7 @@ class FixedCandidates(Prior):
         )
 
     def __init__(
-        self, params_list: Sequence[Mapping[str, Any]], weights: Sequence[float] | None = None
+        self, params_list: Sequence[Params], weights: Sequence[float] | None = None
     ) -> None:
         points = [{str(k): _plain(v) for k, v in point.items()} for point in params_list]
         if not points:
@@ -103,13 +103,13 @@ class FixedCandidates(Prior):
         columns = {name: column[index] for name, column in points.columns.items()}
         return Candidates(points.space, columns, n)
 
-    def fingerprint(self, space: Space) -> dict[str, Any]:
+    def fingerprint(self, space: Space) -> dict[str, JsonValue]:
         """A hash of all points and masses, in order; refuses a space that they do not fit."""
         self.candidates(space)
         return {"prior": "fixed", "candidates": len(self), "sha256": self._digest}
 
 
-def candidates_from(points: Sequence[Mapping[str, Any]], space: Space, label: str) -> Candidates:
+def candidates_from(points: Sequence[Params], space: Space, label: str) -> Candidates:
     """Points given as dicts, by column; refuses what the space does not contain."""
     space = check_space(space)
     columns = {name: np.empty(len(points)) for name in space}
@@ -130,11 +130,11 @@ def candidates_from(points: Sequence[Mapping[str, Any]], space: Space, label: st
     return Candidates(space, columns, len(points))
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: ParamValue) -> ParamValue:
     return value.item() if isinstance(value, np.generic) else value
 
 
-def _canonical(point: Mapping[str, Any], i: int) -> str:
+def _canonical(point: Params, i: int) -> str:
     for name, value in point.items():
         is_plain = value is None or isinstance(value, (bool, int, float, str))
         if not is_plain or (isinstance(value, float) and not math.isfinite(value)):

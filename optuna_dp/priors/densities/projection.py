@@ -17,12 +17,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
 import numpy as np
 
 from optuna_dp.core import validation
 from optuna_dp.core.arrays import FloatArray, IntArray
+from optuna_dp.core.value_types import JsonValue
 from optuna_dp.errors import InvalidArgumentError
 from optuna_dp.priors.densities.convex_projection import ConvexProjection
 from optuna_dp.priors.densities.shares import BoundedDensity, enforce, uniform_masses
@@ -34,7 +35,7 @@ _MAX_LOG_WIDTH = 300.0
 Projection: TypeAlias = Literal["l2", "kl"] | ConvexProjection
 
 
-def check_projection(value: Any) -> Projection:
+def check_projection(value: object) -> Projection:
     """Returns ``value`` if it is a projection."""
     if isinstance(value, ConvexProjection):
         return value
@@ -46,7 +47,7 @@ def check_projection(value: Any) -> Projection:
     return projection
 
 
-def describe_projection(projection: Projection) -> dict[str, Any]:
+def describe_projection(projection: Projection) -> dict[str, JsonValue]:
     """What workers must agree on, as plain data for the record of a plan."""
     if isinstance(projection, ConvexProjection):
         return projection.describe()

@@ -17,9 +17,13 @@ import numpy.typing as npt
 from optuna_dp.core import validation
 from optuna_dp.core.arrays import FloatArray
 from optuna_dp.core.json_entries import Entry
+from optuna_dp.core.value_types import JsonValue
 from optuna_dp.errors import InvalidArgumentError, OptunaDPError
 from optuna_dp.selection.laws import exact
 from optuna_dp.selection.laws.polynomial import polynomial
+
+if TYPE_CHECKING:
+    from mpmath import MPContext
 
 WholeNumbers = int | list[int] | npt.NDArray[Any]
 
@@ -94,7 +98,7 @@ class TrialCount(Entry, ABC):
     # ---- what each law says --------------------------------------------------------------------
 
     @abstractmethod
-    def exact_tail(self, ctx: Any, n: int) -> Mpf:
+    def exact_tail(self, ctx: MPContext, n: int) -> Mpf:
         """P[T > n] for n >= 0 to far better than 2^-230, as a number of the mpmath context.
 
         All that a bounded law has to say, beside ``mean`` and ``maximum``. What follows has values
@@ -407,7 +411,7 @@ class TrialCount(Entry, ABC):
             )
 
     @classmethod
-    def from_json(cls, data: Any) -> TrialCount:
+    def from_json(cls, data: JsonValue) -> TrialCount:
         """Reads back any law from :meth:`to_json`; refuses anything else."""
         name = data.get("law") if isinstance(data, dict) else None
         names = {*_LAWS, *_OWN}
@@ -416,12 +420,12 @@ class TrialCount(Entry, ABC):
         return law_named(name)._read(data)
 
     @classmethod
-    def _read(cls, data: dict[str, Any]) -> TrialCount:
+    def _read(cls, data: dict[str, JsonValue]) -> TrialCount:
         """Reads back a law of this class."""
         return super().from_json(data)
 
     @classmethod
-    def refusal(cls, data: Any, reason: str, fix: str = "") -> InvalidArgumentError:
+    def refusal(cls, data: object, reason: str, fix: str = "") -> InvalidArgumentError:
         """Returns the error for JSON that is not that of a law."""
         return InvalidArgumentError(
             "law", data, problem=reason, fix=fix or "The entry is corrupted or of another version."
@@ -489,7 +493,7 @@ def _first(reached: Callable[[int], bool], guess: int) -> int:
     return high
 
 
-def _whole(name: str, value: Any) -> int:
+def _whole(name: str, value: object) -> int:
     if isinstance(value, bool) or not hasattr(value, "__index__"):
         raise InvalidArgumentError(name, value, allowed="it must be a whole number")
     result = int(value.__index__())
@@ -498,7 +502,7 @@ def _whole(name: str, value: Any) -> int:
     return result
 
 
-def _whole_numbers(name: str, value: Any) -> FloatArray:
+def _whole_numbers(name: str, value: WholeNumbers) -> FloatArray:
     if np.ndim(value) == 0:
         return np.asarray(float(_whole(name, value)))
     try:
@@ -512,7 +516,7 @@ def _whole_numbers(name: str, value: Any) -> FloatArray:
     return array.astype(np.float64)
 
 
-def _unit(name: str, value: Any) -> FloatArray:
+def _unit(name: str, value: object) -> FloatArray:
     """Returns points of [0, 1]; rounding errors up to 1e-12 outside are clipped."""
     try:
         array = np.asarray(value, dtype=np.float64)
@@ -523,7 +527,7 @@ def _unit(name: str, value: Any) -> FloatArray:
     return np.asarray(np.clip(array, 0.0, 1.0), dtype=np.float64)
 
 
-def _as_result(values: Any, scalar: bool) -> float | FloatArray:
+def _as_result(values: object, scalar: bool) -> float | FloatArray:
     """Returns a float for a scalar argument and a float64 array otherwise."""
     array = np.asarray(values, dtype=np.float64)
     return float(array) if scalar else array

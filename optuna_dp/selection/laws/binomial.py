@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
@@ -14,6 +14,9 @@ from optuna_dp.core.arrays import FloatArray
 from optuna_dp.errors import InvalidArgumentError
 from optuna_dp.selection.laws import exact, special
 from optuna_dp.selection.laws.base import Mpf, TrialCount
+
+if TYPE_CHECKING:
+    from mpmath import MPContext
 
 # Whole numbers up to here are floats, and so are their ratios to the mean.
 _LARGEST_N = 10**15
@@ -102,7 +105,7 @@ class Binomial(TrialCount):
             self.mean * np.exp(special.scipy().xlog1py(self.n - 1, -self._p * (1.0 - s)))
         )
 
-    def exact_tail(self, ctx: Any, n: int) -> Mpf:
+    def exact_tail(self, ctx: MPContext, n: int) -> Mpf:
         p = Fraction(self.mean) / self.n
         if n >= self.n or p == 1:
             return ctx.mpf(n < self.n)

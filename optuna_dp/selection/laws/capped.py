@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
@@ -11,6 +11,9 @@ from optuna_dp.core import validation
 from optuna_dp.core.arrays import FloatArray
 from optuna_dp.errors import InvalidArgumentError
 from optuna_dp.selection.laws.base import Mpf, TrialCount
+
+if TYPE_CHECKING:
+    from mpmath import MPContext
 
 _LARGEST_CAP = 2_000_000
 
@@ -78,5 +81,5 @@ class Capped(TrialCount):
     def _cdf_at(self, k: int) -> float:
         return self.base._cdf_at(k) if k < self.n else 1.0
 
-    def exact_tail(self, ctx: Any, n: int) -> Mpf:
+    def exact_tail(self, ctx: MPContext, n: int) -> Mpf:
         return self.base.exact_tail(ctx, n) if n < self.n else ctx.mpf(0)

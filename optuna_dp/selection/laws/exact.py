@@ -8,7 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from fractions import Fraction
-from typing import Any
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from mpmath import MPContext, mpf
 
 PRECISION = 320
 #: Smallest gamma (and so the largest log(1/gamma), 690.8) that the formulas are made for.
@@ -17,7 +20,7 @@ SMALLEST_GAMMA = 1e-300
 TIE_BITS = 230
 
 
-def context() -> Any:
+def context() -> MPContext:
     """Returns a private mpmath context, so that no other thread's precision is touched."""
     import mpmath  # start-up time
 
@@ -27,12 +30,12 @@ def context() -> Any:
 
 
 def tail_by_sums(
-    ctx: Any,
+    ctx: MPContext,
     n: int,
     mean: Fraction,
-    pmf: Callable[[int], Any],
+    pmf: Callable[[int], mpf],
     ratio: Callable[[int], tuple[int, int]],
-) -> Any:
+) -> mpf:
     """Returns P[T > n], n >= 0, of a law whose probabilities rise up to the mean and fall beyond.
 
     They are summed from n on, away from the mean.
@@ -49,7 +52,7 @@ def tail_by_sums(
     return 1 - pmf(n) * _sum(ctx, n, lambda k: ratio(k - 1)[::-1], step=-1)
 
 
-def _sum(ctx: Any, start: int, ratio: Callable[[int], tuple[int, int]], *, step: int) -> Any:
+def _sum(ctx: MPContext, start: int, ratio: Callable[[int], tuple[int, int]], *, step: int) -> mpf:
     """Sums 1 + r(start) + r(start) r(start + step) + ... in fixed point; no ratio exceeds 1.
 
     ``ratio(k)`` is pmf(k + step) / pmf(k) as numerator and denominator; walking down ends at 0.

@@ -5,15 +5,20 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from types import ModuleType
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
 from optuna_dp.core import validation
 from optuna_dp.core.arrays import FloatArray
+from optuna_dp.core.value_types import JsonValue
 from optuna_dp.errors import InvalidArgumentError
 from optuna_dp.selection.laws import exact
 from optuna_dp.selection.laws.base import Mpf, TrialCount
+
+if TYPE_CHECKING:
+    from mpmath import MPContext
 
 # Beyond it the law is a point to working precision, and its logarithms lose their digits.
 _LARGEST_SHAPE = 1e6
@@ -143,7 +148,7 @@ class NegativeBinomial(TrialCount):
         growth = np.log1p(z * (1.0 - s) / self.gamma)
         return np.asarray(self.mean * np.exp(-(1.0 + self.shape) * growth))
 
-    def exact_tail(self, ctx: Any, n: int) -> Mpf:
+    def exact_tail(self, ctx: MPContext, n: int) -> Mpf:
         if n <= 0 or self.gamma == 1.0:
             return ctx.mpf(n <= 0)
         if self.shape == 1.0:
@@ -203,14 +208,14 @@ class NegativeBinomial(TrialCount):
         x = (1.0 - self.gamma) / self.gamma * reverse
         return np.asarray((1.0 + self.shape) * (a + np.log1p(x * np.exp(-a))), dtype=np.float64)
 
-    def to_json(self) -> dict[str, Any]:
-        entry: dict[str, Any] = {"law": self.law, "shape": self.shape, "gamma": self.gamma}
+    def to_json(self) -> dict[str, JsonValue]:
+        entry: dict[str, JsonValue] = {"law": self.law, "shape": self.shape, "gamma": self.gamma}
         if self._typed == "mean":
             entry["mean"] = self.mean
         return entry
 
     @classmethod
-    def _read(cls, data: dict[str, Any]) -> TrialCount:
+    def _read(cls, data: dict[str, JsonValue]) -> TrialCount:
         by_mean = "mean" in data
         names = {"law", "shape", "gamma", *(["mean"] if by_mean else [])}
         if set(data) != names:
@@ -277,7 +282,7 @@ def _gamma_from_mean(shape: float, mean: float) -> float:
     return gamma
 
 
-def _other_shapes() -> Any:
+def _other_shapes() -> ModuleType:
     # Lazy: draws from a geometric distribution do not need it.
     from optuna_dp.selection.laws import other_shapes
 

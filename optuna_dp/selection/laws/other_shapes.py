@@ -7,13 +7,16 @@ would cancel: gamma close to 0 or 1, shapes close to 0, probabilities far in a t
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from optuna_dp.core.arrays import FloatArray
 from optuna_dp.selection.laws.exact import PRECISION, SMALLEST_GAMMA
 from optuna_dp.selection.laws.special import scipy, stirling_error
+
+if TYPE_CHECKING:
+    from mpmath import MPContext, mpf
 
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(20)
 
@@ -146,7 +149,7 @@ def _log_stop(s: FloatArray, gamma: float) -> FloatArray:
     return np.asarray(np.where(drop < 0.5, np.log1p(-np.minimum(drop, 0.5)), far))
 
 
-def exact_tail(ctx: Any, n: int, shape: float, gamma: float) -> Any:
+def exact_tail(ctx: MPContext, n: int, shape: float, gamma: float) -> mpf:
     """Returns P[T > n], n >= 1, of the law with exactly these parameters, 0 < gamma < 1.
 
     The incomplete beta integral of :func:`tail` as a hypergeometric function. At shape 0 that

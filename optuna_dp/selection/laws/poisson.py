@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -18,6 +18,9 @@ from optuna_dp.core.arrays import FloatArray
 from optuna_dp.errors import InvalidArgumentError
 from optuna_dp.selection.laws import exact, special
 from optuna_dp.selection.laws.base import Mpf, TrialCount
+
+if TYPE_CHECKING:
+    from mpmath import MPContext
 
 _LARGEST_MEAN = 1e8
 
@@ -63,7 +66,7 @@ class Poisson(TrialCount):
     def _pgf_derivative(self, s: FloatArray) -> FloatArray:
         return np.asarray(self.mean * np.exp(-self.mean * (1.0 - s)))
 
-    def exact_tail(self, ctx: Any, n: int) -> Mpf:
+    def exact_tail(self, ctx: MPContext, n: int) -> Mpf:
         mu = Fraction(self.mean)
 
         def pmf(k: int) -> Mpf:

@@ -7,7 +7,7 @@ would cancel: means close to a value, probabilities far in a tail.
 from __future__ import annotations
 
 import math
-from typing import Any
+from types import ModuleType
 
 import numpy as np
 
@@ -17,11 +17,12 @@ from optuna_dp.core.arrays import FloatArray
 SMALLEST_MEAN = 1e-100
 
 
-def scipy() -> Any:
+def scipy() -> ModuleType:
     """Returns ``scipy.special``, imported when first needed: it is slow, and laws are not."""
     from scipy import special  # start-up time
 
-    return special
+    functions: ModuleType = special
+    return functions
 
 
 def stirling_error(x: FloatArray) -> FloatArray:
