@@ -14,7 +14,7 @@ from __future__ import annotations
 import secrets
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -130,7 +130,9 @@ class BudgetObjective:
     def __init__(self) -> None:
         self.weights: FloatArray | None = None
 
-    def __call__(self, trial: Trial, records: Any = None) -> float:
+    def __call__(
+        self, trial: Trial, records: tuple[FloatArray, npt.NDArray[np.int64]] | None = None
+    ) -> float:
         """Returns the noisy accuracy of the trial's model on its training records.
 
         Args:

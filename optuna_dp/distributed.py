@@ -17,11 +17,13 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import CancelledError, Future, as_completed
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING
 
 import cloudpickle
 import joblib
 import optuna
+from optuna.pruners import BasePruner
+from optuna.samplers import BaseSampler
 from optuna.storages import BaseStorage, InMemoryStorage, RDBStorage
 from optuna.study import Study
 from optuna.trial import FrozenTrial, Trial, TrialState
@@ -41,11 +43,17 @@ from optuna_dp.study.slots import SlotSampler
 from optuna_dp.study.storage_errors import clear_storage_errors
 from optuna_dp.study.trials import checked_study, trials_of
 
+if TYPE_CHECKING:
+    import ray
+    from joblib.externals.loky import ProcessPoolExecutor
+
 __all__ = ["optimize"]
 
 _logger = logging.getLogger("optuna_dp")
 
 Callback = Callable[[Study, FrozenTrial], None]
+# As study.optimize takes it.
+Objective = Callable[[Trial], float | Sequence[float]]
 
 # Differs between processes: a worker that is a thread of the caller's process has the caller's.
 _THIS_PROCESS = uuid.uuid4().hex
@@ -57,11 +65,11 @@ _ENDS_WITHIN_SECONDS = 30.0
 
 def optimize(
     study: Study,
-    objective: Callable[[Trial], Any],
+    objective: Objective,
     *,
     workers: int,
     engine: str = "processes",
-    engine_options: Mapping[str, Any] | None = None,
+    engine_options: Mapping[str, object] | None = None,
     callbacks: Sequence[Callback] = (),
     catch: Iterable[type[Exception]] | type[Exception] = (),
 ) -> None:
@@ -292,10 +300,12 @@ def work(
         _fail_open_runs(study, place)
         _mark_new_trials(storage_of(study), place)
 
-        def objective(trial: Trial) -> Any:
+        given: Objective = contents["objective"]
+
+        def objective(trial: Trial) -> float | Sequence[float]:
             # An enqueued trial was created by somebody else.
             WORKER.write(study, trial, place)
-            return contents["objective"](trial)
+            return given(trial)
 
         def stop_if_over(study: Study, trial: FrozenTrial) -> None:
             if not goes_on():
@@ -313,7 +323,9 @@ def work(
     return None
 
 
-def _load_study(name: str, storage: BaseStorage, sampler: Any, pruner: Any) -> Study:
+def _load_study(
+    name: str, storage: BaseStorage, sampler: BaseSampler, pruner: BasePruner
+) -> Study:
     try:
         with clear_storage_errors():
             return optuna.load_study(
@@ -327,7 +339,7 @@ def _load_study(name: str, storage: BaseStorage, sampler: Any, pruner: Any) -> S
         ) from None
 
 
-def _mark_new_trials(storage: Any, place: str) -> None:
+def _mark_new_trials(storage: BaseStorage, place: str) -> None:
     """Lets a worker's copy of the storage create each trial with the worker's name.
 
     In the one step that creates it: the trial of a worker that dies right after that would
@@ -335,11 +347,11 @@ def _mark_new_trials(storage: Any, place: str) -> None:
     """
     create = storage.create_new_trial
 
-    def create_marked(study_id: int, template_trial: FrozenTrial | None = None) -> Any:
+    def create_marked(study_id: int, template_trial: FrozenTrial | None = None) -> int:
         marked_trial = trial_with(TrialState.RUNNING, {WORKER: place})
         return create(study_id, template_trial=template_trial or marked_trial)
 
-    storage.create_new_trial = create_marked
+    storage.create_new_trial = create_marked  # type: ignore[method-assign]  # of this copy only
 
 
 def _fail_open_runs(study: Study, place: str) -> None:
@@ -368,7 +380,7 @@ class Engine(ABC):
     """
 
     @abstractmethod
-    def __init__(self, workers: int, options: dict[str, Any]) -> None: ...
+    def __init__(self, workers: int, options: dict[str, object]) -> None: ...
 
     @abstractmethod
     def start(self, packed: Mapping[str, bytes], place: str) -> Future[Failure | None]:
@@ -382,7 +394,7 @@ class Engine(ABC):
 class _Processes(Engine):
     """Processes on this machine, each with an executor of its own: a broken one loses all."""
 
-    def __init__(self, workers: int, options: dict[str, Any]) -> None:
+    def __init__(self, workers: int, options: dict[str, object]) -> None:
         if options:
             raise InvalidArgumentError(
                 "engine_options", options, problem='the engine "processes" has no options'
@@ -390,7 +402,7 @@ class _Processes(Engine):
         # As joblib does: together the workers use each core once.
         threads = str(max(1, joblib.cpu_count() // workers))
         self._environment = {"OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS", threads)}
-        self._executors: list[Any] = []
+        self._executors: list[ProcessPoolExecutor] = []
 
     def start(self, packed: Mapping[str, bytes], place: str) -> Future[Failure | None]:
         # Start-up time: only where processes are started.
@@ -416,7 +428,7 @@ def _work_in_child(packed: Mapping[str, bytes], place: str, parent: int) -> Fail
 class _Dask(Engine):
     """The workers of a Dask cluster."""
 
-    def __init__(self, workers: int, options: dict[str, Any]) -> None:
+    def __init__(self, workers: int, options: dict[str, object]) -> None:
         try:
             from distributed import default_client  # an extra
         except ModuleNotFoundError as error:
@@ -458,14 +470,14 @@ def _work_on_dask(packed: Mapping[str, bytes], place: str) -> Failure | None:
 class _Ray(Engine):
     """The workers of a Ray cluster."""
 
-    def __init__(self, workers: int, options: dict[str, Any]) -> None:
+    def __init__(self, workers: int, options: dict[str, object]) -> None:
         try:
             import ray  # an extra
         except ModuleNotFoundError as error:
             raise MissingExtraError("ray", "ray") from error
         self._ray = ray
         self._task = ray.remote(work).options(**{"name": "optuna-dp", **options})
-        self._references: list[Any] = []
+        self._references: list[ray.ObjectRef] = []
 
     def start(self, packed: Mapping[str, bytes], place: str) -> Future[Failure | None]:
         reference = self._task.remote(packed, place)
@@ -521,7 +533,7 @@ def _check_storage(storage: BaseStorage) -> None:
         )
 
 
-def _packed(argument: str, value: Any) -> bytes:
+def _packed(argument: str, value: object) -> bytes:
     try:
         contents: bytes = cloudpickle.dumps(value)
     except Exception as error:

@@ -20,7 +20,6 @@ import itertools
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 import dp_accounting
 import numpy as np
@@ -77,7 +76,7 @@ class _Step:
     delta: float = 0.0
 
 
-def _alternatives(event: Any, count: int = 1) -> Iterator[list[_Step]]:
+def _alternatives(event: dp_accounting.DpEvent, count: int = 1) -> Iterator[list[_Step]]:
     """Yields the lists of steps that ``count`` runs of the event can consist of."""
     if isinstance(event, dp_accounting.NoOpDpEvent):
         yield []
@@ -93,7 +92,7 @@ def _alternatives(event: Any, count: int = 1) -> Iterator[list[_Step]]:
         yield [_single(event, count)]
 
 
-def _single(event: Any, count: int) -> _Step:
+def _single(event: dp_accounting.DpEvent, count: int) -> _Step:
     sampling, inner = 1.0, event
     if isinstance(event, dp_accounting.PoissonSampledDpEvent):
         sampling, inner = float(event.sampling_probability), event.event

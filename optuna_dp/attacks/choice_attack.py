@@ -8,7 +8,6 @@ attainable for every t, and so is its product with what the other events can hav
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 from dp_accounting import dp_event
@@ -22,7 +21,9 @@ _ENDS = (0.02, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.35, 0.4, 0.5, 0.6, 0.7, 0.8, 0
 _MOST_ATOMS = 1_000_000
 
 
-def choices_and_others(event: Any, count: int = 1) -> tuple[dict[float, int], list[Any]]:
+def choices_and_others(
+    event: dp_event.DpEvent, count: int = 1
+) -> tuple[dict[float, int], list[dp_event.DpEvent]]:
     """Returns how many choices of each range there are in ``count`` times the event, and the rest.
 
     The rest is a list of events that are not choices and do not compose any.
@@ -35,7 +36,7 @@ def choices_and_others(event: Any, count: int = 1) -> tuple[dict[float, int], li
     if not isinstance(event, dp_event.ComposedDpEvent):
         return {}, [_times(event, count)]
     choices: dict[float, int] = {}
-    events: list[Any] = []
+    events: list[dp_event.DpEvent] = []
     for child in event.events:
         child_choices, child_events = choices_and_others(child, count)
         events += child_events
@@ -58,7 +59,7 @@ def attack_with_choices(
     return best
 
 
-def _times(event: Any, count: int) -> Any:
+def _times(event: dp_event.DpEvent, count: int) -> dp_event.DpEvent:
     return event if count == 1 else dp_event.SelfComposedDpEvent(event, count)
 
 

@@ -28,10 +28,10 @@ import functools
 import json
 import math
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from dp_accounting import dp_event
 
 from optuna_dp.accounting import run_rdp
 from optuna_dp.accounting.bounds import Method, ProfileMethod
@@ -58,7 +58,9 @@ class _Koskela:
         return koskela_delta(self._pair, self._trials, epsilons)
 
 
-def comparisons_of(event: Any, relation: str, delta: float) -> dict[str, tuple[float, str]]:
+def comparisons_of(
+    event: dp_event.DpEvent, relation: str, delta: float
+) -> dict[str, tuple[float, str]]:
     """Returns epsilon at ``delta`` by each bound that covers the event, and why it is inf."""
     if not isinstance(event, PrivateSelectionDpEvent):
         return {}

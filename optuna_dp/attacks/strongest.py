@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import json
-from typing import Any, Literal
+from typing import Literal
 
 from dp_accounting import dp_event
 
@@ -19,7 +19,7 @@ from optuna_dp.errors import UnsupportedEventError
 from optuna_dp.selection.event import PrivateSelectionDpEvent
 
 
-def strongest_known_attack(event: Any, relation: str, delta: float) -> float:
+def strongest_known_attack(event: dp_event.DpEvent, relation: str, delta: float) -> float:
     """Returns an epsilon below which the event is certainly not private at ``delta``.
 
     A selection is attacked by explicit orders of outputs and, with density bounds, by explicit

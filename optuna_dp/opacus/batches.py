@@ -8,6 +8,7 @@ from typing import Any
 from torch.utils.data import DataLoader
 
 from optuna_dp.errors import PlanError
+from optuna_dp.opacus.record_source import Batch
 from optuna_dp.opacus.watched_training import WatchedTraining
 
 _SETTINGS = {
@@ -29,7 +30,7 @@ class Batches:
     """
 
     def __init__(
-        self, training: WatchedTraining, data_loader: DataLoader[Any], batch_size: float
+        self, training: WatchedTraining, data_loader: DataLoader[object], batch_size: float
     ) -> None:
         self.accountant = training.accountant
         self.batch_size = batch_size
@@ -39,7 +40,7 @@ class Batches:
     def __len__(self) -> int:
         return self._training.batches
 
-    def __iter__(self) -> Iterator[Any]:
+    def __iter__(self) -> Iterator[Batch]:
         if self._training.is_complete:
             raise PlanError(
                 f"These {len(self)} batches can be gone through once: they are all steps of the "
@@ -60,17 +61,17 @@ class _Pass:
     def __init__(self, training: WatchedTraining) -> None:
         self._training, self._is_new = training, True
 
-    def __iter__(self) -> Iterator[Any]:
+    def __iter__(self) -> Iterator[Batch]:
         return self
 
-    def __next__(self) -> Any:
+    def __next__(self) -> Batch:
         batch = self._training.deliver(is_new_pass=self._is_new)
         self._is_new = False
         return batch
 
 
 class _NoSampler:
-    def __iter__(self) -> Iterator[Any]:
+    def __iter__(self) -> Iterator[Batch]:
         raise PlanError(
             "The batches of a run cannot be split or drawn anew. In place of BatchMemoryManager "
             "use make_private(..., physical_batch_size=...)."

@@ -28,13 +28,13 @@ from __future__ import annotations
 import copy
 import random
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TypedDict
 
 import numpy as np
 import torch
 from torch.nn.modules.dropout import _DropoutNd
 
-from optuna_dp.opacus.record_source import RecordSource
+from optuna_dp.opacus.record_source import Batch, Item, RecordSource
 
 # Records that are the same in both batches.
 SHOWN_RECORDS = 8
@@ -44,6 +44,22 @@ _SHARE_OF_COPIES, _LEAST_COPIES = 1 / 8, 2
 _ROUNDING, _ROUNDING_ON_DEVICES, _ROUNDING_OF_HALVES = 1e-3, 1e-2, 5e-2
 # Gradients below this many clipping norms are taken for zero.
 _NEGLIGIBLE = 1e-6
+
+
+class RandomStates(TypedDict, total=False):
+    """The states of the generators that a script uses without naming them.
+
+    Attributes:
+        python: Python's.
+        numpy: numpy's, as numpy.random.get_state returns it.
+        torch: PyTorch's for the processor, one tensor.
+        cuda: PyTorch's for each GPU; only there if GPUs are used.
+    """
+
+    python: tuple[Any, ...]
+    numpy: Any
+    torch: list[torch.Tensor]
+    cuda: list[torch.Tensor]
 
 
 class MixingCheck:
@@ -80,12 +96,12 @@ class MixingCheck:
         items = source.items(generator.choice(source.size, count, replace=False))
         self._items = items, _copied(items)
         self._size = count + max(map(len, drawn))
-        self._collating: dict[str, Any] = {}
-        self._looping: dict[str, Any] = {}
+        self._collating: RandomStates = {}
+        self._looping: RandomStates = {}
         self.is_random = False
         self._first: list[torch.Tensor] = []
 
-    def batch(self, place: int) -> tuple[Any, int, slice]:
+    def batch(self, place: int) -> tuple[Batch, int, slice]:
         """Returns one of the two batches.
 
         Args:
@@ -185,16 +201,16 @@ class MixingCheck:
         return None
 
 
-def random_states() -> dict[str, Any]:
+def random_states() -> RandomStates:
     """Returns the states of the generators that a script uses without naming them."""
-    states = {"python": random.getstate(), "numpy": np.random.get_state()}
+    states: RandomStates = {"python": random.getstate(), "numpy": np.random.get_state()}
     states["torch"] = [torch.get_rng_state()]
     if torch.cuda.is_available() and torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
         states["cuda"] = torch.cuda.get_rng_state_all()
     return states
 
 
-def set_random_states(states: dict[str, Any]) -> None:
+def set_random_states(states: RandomStates) -> None:
     """Gives the generators states that they had before."""
     random.setstate(states["python"])
     np.random.set_state(states["numpy"])
@@ -203,7 +219,7 @@ def set_random_states(states: dict[str, Any]) -> None:
         torch.cuda.set_rng_state_all(states["cuda"])
 
 
-def same_states(states: dict[str, Any], later_states: dict[str, Any]) -> bool:
+def same_states(states: RandomStates, later_states: RandomStates) -> bool:
     """Returns whether no random number was drawn in between."""
     if states["python"] != later_states["python"]:
         return False
@@ -218,7 +234,7 @@ def same_states(states: dict[str, Any], later_states: dict[str, Any]) -> bool:
     )
 
 
-def _copied(items: list[Any]) -> list[Any]:
+def _copied(items: list[Item]) -> list[Item]:
     try:
         return copy.deepcopy(items)
     except Exception:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Protocol, TypeVar
 
 import torch
 from opacus.optimizers import DPOptimizer
 
 from optuna_dp.errors import PlanError
 from optuna_dp.training.exact_step import ExactStep
+
+_Loss = TypeVar("_Loss")
 
 
 class Watching(Protocol):
@@ -55,7 +57,7 @@ class NoisyOptimizer(DPOptimizer):
         )
         self._watching = watching
 
-    def step(self, closure: Callable[[], Any] | None = None) -> Any:
+    def step(self, closure: Callable[[], _Loss] | None = None) -> _Loss | None:
         """Takes a step if the batch ends one; returns what the closure returned."""
         loss = None
         if closure is not None:

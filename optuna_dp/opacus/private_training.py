@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from optuna_dp.core import validation
 from optuna_dp.errors import InvalidArgumentError, MissingExtraError
@@ -16,9 +16,11 @@ from optuna_dp.training.learner import checked_clipping_norm
 
 if TYPE_CHECKING:
     import torch
+    from opacus import GradSampleModule
     from torch.utils.data import DataLoader
 
     from optuna_dp.opacus.batches import Batches
+    from optuna_dp.opacus.noisy_optimizer import NoisyOptimizer
 
 # Chance that any step of a run draws more records than its physical batches hold.
 _CHANCE_OF_TOO_MANY = 1e-9
@@ -58,10 +60,10 @@ def make_private(
     *,
     module: torch.nn.Module,
     optimizer: torch.optim.Optimizer,
-    data_loader: DataLoader[Any],
+    data_loader: DataLoader[object],
     clipping_norm: float = 1.0,
     physical_batch_size: int | None = None,
-) -> tuple[Any, Any, Batches]:
+) -> tuple[GradSampleModule, NoisyOptimizer, Batches]:
     """Returns module, optimizer and batches of a training that spends what a run may spend.
 
     For loops that :func:`optuna_dp.train` cannot take over, such as Lightning's and the Hugging

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, TypeAlias
 
 import torch
 from torch.utils.data import (
@@ -16,7 +16,13 @@ from torch.utils.data import (
 )
 
 from optuna_dp.errors import InvalidArgumentError, Text, type_of
+from optuna_dp.training.data_sets import DataSet
 from optuna_dp.training.records import check_number, read_records
+
+# A record as the user's data set has it.
+Item: TypeAlias = Any
+# Records together, as the loader's collate function makes them.
+Batch: TypeAlias = Any
 
 
 class RecordSource:
@@ -29,24 +35,24 @@ class RecordSource:
         size: The number of records.
     """
 
-    def __init__(self, data_loader: DataLoader[Any]) -> None:
+    def __init__(self, data_loader: DataLoader[object]) -> None:
         self._loader = data_loader
-        dataset: Any = data_loader.dataset
+        dataset: DataSet = data_loader.dataset
         self._dataset, self.size = dataset, len(dataset)
 
-    def items(self, indices: Iterable[int]) -> list[Any]:
+    def items(self, indices: Iterable[int]) -> list[Item]:
         """Returns records as the data set has them."""
         positions = [int(index) for index in indices]
         if callable(getattr(self._dataset, "__getitems__", None)):
             return list(self._dataset.__getitems__(positions))
         return [self._dataset[index] for index in positions]
 
-    def together(self, items: Sequence[Any]) -> Any:
+    def together(self, items: list[Item]) -> Batch:
         """Returns records as one batch."""
-        collate: Callable[[Any], Any] = self._loader.collate_fn
+        collate: Callable[[list[Item]], Batch] = self._loader.collate_fn
         return collate(items)
 
-    def batches(self, indices: Iterable[list[int]]) -> Iterator[Any]:
+    def batches(self, indices: Iterable[list[int]]) -> Iterator[Batch]:
         """Returns batches with the records of these indices, loaded by the loader's workers."""
         settings = self._loader
         # Seeds of workers come from it, and the script's own generator is left alone.
@@ -67,7 +73,7 @@ class RecordSource:
         )
 
 
-def record_source(data_loader: Any, planned_records: float) -> RecordSource:
+def record_source(data_loader: object, planned_records: float) -> RecordSource:
     """Returns the records of a data loader.
 
     Args:
@@ -91,7 +97,7 @@ def record_source(data_loader: Any, planned_records: float) -> RecordSource:
     return RecordSource(data_loader)
 
 
-def _refuse_samplers(loader: DataLoader[Any]) -> None:
+def _refuse_samplers(loader: DataLoader[object]) -> None:
     remedy = (
         "Write DataLoader(dataset, batch_size=...), with shuffle=True or without. To train on "
         "some records only, give DataLoader(Subset(dataset, indices)), and plan with their "
@@ -105,7 +111,7 @@ def _refuse_samplers(loader: DataLoader[Any]) -> None:
             fix="Give a data set with __len__ and __getitem__, such as the list of its records.",
         )
     batch_sampler, sampler = loader.batch_sampler, loader.sampler
-    dataset: Any = loader.dataset
+    dataset: DataSet = loader.dataset
     if loader.batch_size is None and batch_sampler is None:
         raise InvalidArgumentError(
             "data_loader",

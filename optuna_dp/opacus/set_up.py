@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import opacus
 import torch
 from opacus.grad_sample import AbstractGradSampleModule
@@ -14,7 +12,9 @@ from torch.nn.modules.batchnorm import _NormBase
 from optuna_dp.errors import InvalidArgumentError, Text
 
 
-def trained_weights(module: Any, optimizer: Any) -> list[torch.nn.Parameter]:
+def trained_weights(
+    module: torch.nn.Module, optimizer: torch.optim.Optimizer
+) -> list[torch.nn.Parameter]:
     """Returns the weights that are trained, if module and optimizer are fit for it.
 
     Args:
@@ -60,7 +60,7 @@ def trained_weights(module: Any, optimizer: Any) -> list[torch.nn.Parameter]:
     return held
 
 
-def hooked(module: torch.nn.Module) -> Any:
+def hooked(module: torch.nn.Module) -> opacus.GradSampleModule:
     """Returns the module with hooks that compute the gradient of each record."""
     try:
         # Not strict: constant buffers are no reason to refuse a module.
@@ -74,7 +74,7 @@ def hooked(module: torch.nn.Module) -> Any:
         ) from error
 
 
-def _check_kinds(module: Any, optimizer: Any) -> None:
+def _check_kinds(module: object, optimizer: object) -> None:
     if isinstance(module, AbstractGradSampleModule) or hasattr(
         module, "autograd_grad_sample_hooks"
     ):

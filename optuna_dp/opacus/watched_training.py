@@ -6,7 +6,7 @@ import secrets
 from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
 
 import numpy as np
 import torch
@@ -15,7 +15,7 @@ from opacus.accountants import RDPAccountant
 from optuna_dp.errors import PlanError
 from optuna_dp.opacus.mixing_check import SHOWN_RECORDS, MixingCheck
 from optuna_dp.opacus.noisy_optimizer import NoisyOptimizer
-from optuna_dp.opacus.record_source import RecordSource
+from optuna_dp.opacus.record_source import Batch, RecordSource
 from optuna_dp.opacus.set_up import mixing_problem
 from optuna_dp.runs.run import SgdRun
 from optuna_dp.runs.spending import spent_event
@@ -27,6 +27,8 @@ from optuna_dp.training.sampling import poisson_sample
 if TYPE_CHECKING:
     from optuna.trial import Trial
 
+# A torch.nn.Parameter, to which Opacus gives an attribute grad_sample.
+Weight: TypeAlias = Any
 # In how many batches the loop's mistakes are looked for that cost time to find.
 _CLOSELY_WATCHED = 2
 _REMEDY = (
@@ -47,7 +49,7 @@ class Delivery:
         is_stepped: Whether its step was taken.
     """
 
-    batch: Any
+    batch: Batch
     size: int
     counted: slice
     number: int
@@ -77,7 +79,7 @@ class WatchedTraining:
         run: SgdRun,
         claim: Claim,
         module: torch.nn.Module,
-        weights: list[Any],
+        weights: Sequence[Weight],
         source: RecordSource,
         pieces: int,
         most_shown: int = SHOWN_RECORDS,
@@ -93,7 +95,7 @@ class WatchedTraining:
         self._check = MixingCheck(
             source, (next(self._draws), next(self._draws)), self._generator, module, most_shown
         )
-        self._loaded: Iterator[Any] | None = None
+        self._loaded: Iterator[Batch] | None = None
         self._loading: deque[int] = deque()
         self._current: Delivery | None = None
         self._exact_step: ExactStep | None = None  # of the sum that is under way
@@ -105,7 +107,7 @@ class WatchedTraining:
 
     # What the loop gets.
 
-    def deliver(self, *, is_new_pass: bool) -> Any:
+    def deliver(self, *, is_new_pass: bool) -> Batch:
         """Returns the next batch; raises StopIteration if there is none.
 
         Args:
@@ -298,7 +300,7 @@ class WatchedTraining:
         self._check_weights_held()
         self._claim.finish(steps=self._steps)
 
-    def reads(self, sources: Sequence[Any]) -> bool:
+    def reads(self, sources: Sequence[object]) -> bool:
         """Returns whether what was handed in is the accountant that is read at the end anyway."""
         return bool(sources) and all(source is self.accountant for source in sources)
 

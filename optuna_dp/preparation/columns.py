@@ -101,11 +101,11 @@ class Number(Entry):
         low, high = self.bounds
         return low + (np.asarray(places, dtype=np.float64) + 1.0) / 2.0 * (high - low)
 
-    def made_up(self, rng: np.random.Generator, count: int) -> list[Any]:
+    def made_up(self, rng: np.random.Generator, count: int) -> list[object]:
         """Returns made-up values within the range."""
         return [*map(float, rng.uniform(*self.bounds, count))]
 
-    def odd(self) -> list[Any]:
+    def odd(self) -> list[object]:
         """Returns :data:`ODD` values: missing, both ends, far beyond them, and a small one."""
         low, high = self.bounds
         width = high - low
@@ -170,11 +170,11 @@ class Date(Entry):
         """Returns the features of values, shape (n, 2)."""
         return _of_numbers(_days_of(values), *self.bounds)
 
-    def made_up(self, rng: np.random.Generator, count: int) -> list[Any]:
+    def made_up(self, rng: np.random.Generator, count: int) -> list[object]:
         """Returns made-up values within the range."""
         return [*map(_time, rng.uniform(*self.bounds, count))]
 
-    def odd(self) -> list[Any]:
+    def odd(self) -> list[object]:
         """Returns :data:`ODD` values: missing, both ends, far beyond them, and an early one."""
         low, high = self.bounds
         width = high - low
@@ -242,11 +242,11 @@ class Categories(Entry):
         """Returns the features of values, shape (n, values + 2)."""
         return np.asarray(np.eye(len(self.values) + 2)[self.codes(values)])
 
-    def made_up(self, rng: np.random.Generator, count: int) -> list[Any]:
+    def made_up(self, rng: np.random.Generator, count: int) -> list[object]:
         """Returns made-up values of the list."""
         return [self.values[place] for place in rng.integers(len(self.values), size=count)]
 
-    def odd(self) -> list[Any]:
+    def odd(self) -> list[object]:
         """Returns :data:`ODD` values: missing, of both ends of the list, and unknown ones."""
         ends = self.values[0], self.values[-1]
         return [None, *ends, "a value of no list", "another of no list", ends[0]]
@@ -263,7 +263,7 @@ Column: TypeAlias = Number | Date | Categories
 _KINDS: dict[str, type[Column]] = {"number": Number, "date": Date, "categories": Categories}
 
 
-def column_of(name: str, value: Any) -> Column:
+def column_of(name: str, value: object) -> Column:
     """Returns a column as it was described.
 
     Args:
@@ -289,7 +289,7 @@ def column_of(name: str, value: Any) -> Column:
     return column
 
 
-def _described(value: Any) -> Column | None:
+def _described(value: object) -> Column | None:
     if isinstance(value, Number | Date | Categories):
         return value
     if value is bool:
@@ -311,7 +311,7 @@ def _described(value: Any) -> Column | None:
     return None
 
 
-def column_from_json(data: Any) -> Column:
+def column_from_json(data: object) -> Column:
     """Reads what ``to_json`` of a column wrote."""
     kind = data.get("kind") if isinstance(data, dict) else None
     if kind not in _KINDS:
@@ -328,7 +328,7 @@ def numbers_of(values: npt.NDArray[Any]) -> FloatArray:
     return np.asarray([_number(value) for value in values], dtype=np.float64)
 
 
-def text_of(value: Any) -> str:
+def text_of(value: object) -> str:
     """Returns a value as categories compare it; empty if it is missing."""
     try:
         if value is None or value != value:  # NaN, and pandas' NaT.
@@ -346,7 +346,7 @@ def text_of(value: Any) -> str:
     return text if abs(number) >= _LARGEST_EXACT else repr(number)
 
 
-def as_text(value: Any) -> str:
+def as_text(value: object) -> str:
     """Returns any value as a text, without spaces around it."""
     try:
         if isinstance(value, bytes):
@@ -356,7 +356,7 @@ def as_text(value: Any) -> str:
         return f"a {type(value).__name__}"
 
 
-def person_of(name: Any) -> str | None:
+def person_of(name: object) -> str | None:
     """Returns a person's name as a text; None if it is missing.
 
     Two persons must not share a text: only a whole number is written as others write it.
@@ -391,7 +391,7 @@ def _days_of(values: npt.NDArray[Any]) -> FloatArray:
     return np.asarray([_days(value) for value in values.tolist()], dtype=np.float64)
 
 
-def _days(value: Any) -> float:
+def _days(value: object) -> float:
     """Returns the days from 1970 to a day or a time; NaN for what is neither."""
     try:
         if isinstance(value, np.datetime64):
@@ -413,21 +413,21 @@ def _time(days: float) -> np.datetime64:
     return np.datetime64(round(days * _SECONDS_OF_A_DAY), "s")
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: object) -> object:
     """Returns a category as JSON has it: of other types, such as days, its text."""
     value = value.item() if isinstance(value, np.generic) else value
     is_json = isinstance(value, str | int) or (isinstance(value, float) and math.isfinite(value))
     return value if is_json or not text_of(value) else as_text(value)
 
 
-def _are_codes(values: list[Any]) -> bool:
+def _are_codes(values: list[object]) -> bool:
     """Returns whether numbers are rather two classes than the ends of a range."""
     return {*values} <= {-1, 0, 1, 2} and not any(isinstance(value, float) for value in values)
 
 
-def _is_text(value: Any) -> bool:
+def _is_text(value: object) -> bool:
     return isinstance(value, str | bytes | bool)
 
 
-def _is_number(value: Any) -> bool:
+def _is_number(value: object) -> bool:
     return isinstance(value, int | float | np.number) and not isinstance(value, bool)

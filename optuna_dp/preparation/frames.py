@@ -6,32 +6,43 @@ import contextlib
 import copy
 import sys
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeGuard
 
 import numpy as np
 import numpy.typing as npt
 
 from optuna_dp.errors import InvalidArgumentError, Text
 
+if TYPE_CHECKING:
+    import torch
 
-def is_frame(rows: Any) -> bool:
+# Rows as they come: a data frame of pandas or Polars, a mapping from names to columns, a tensor,
+# an array, or a list of rows.
+Rows: TypeAlias = Any
+# A column as it comes: a series of pandas or Polars, a tensor, an array or a list.
+Values: TypeAlias = Any
+# The type of a column: pandas', one of another package for pandas, Polars', or numpy's.
+_Type: TypeAlias = Any
+
+
+def is_frame(rows: Rows) -> bool:
     """Returns whether rows are a data frame of pandas or Polars."""
     return hasattr(rows, "columns") and hasattr(rows, "to_numpy")
 
 
-def length_of(rows: Any) -> int:
+def length_of(rows: Rows) -> int:
     """Returns how many rows there are."""
     return len(next(iter(rows.values())) if isinstance(rows, Mapping) else rows)
 
 
-def names_of(rows: Any) -> list[str] | None:
+def names_of(rows: Rows) -> list[str] | None:
     """Returns the names of the columns; None if the rows are an array, which has none."""
     if is_frame(rows):
         return [*rows.columns]
     return [*rows] if isinstance(rows, Mapping) else None
 
 
-def columns_of(rows: Any, names: Sequence[str]) -> dict[str, npt.NDArray[Any]]:
+def columns_of(rows: Rows, names: Sequence[str]) -> dict[str, npt.NDArray[Any]]:
     """Returns some columns by name, each of shape (n,).
 
     Args:
@@ -74,7 +85,7 @@ def columns_of(rows: Any, names: Sequence[str]) -> dict[str, npt.NDArray[Any]]:
     return columns
 
 
-def column_of(values: Any) -> npt.NDArray[Any]:
+def column_of(values: Values) -> npt.NDArray[Any]:
     """Returns a column as an array, shape (n,).
 
     Values of a list stay as they are: numpy would make texts of numbers beside a text, and it
@@ -88,7 +99,7 @@ def column_of(values: Any) -> npt.NDArray[Any]:
     return column
 
 
-def _table_of(rows: Sequence[Any]) -> npt.NDArray[Any]:
+def _table_of(rows: Sequence[Rows]) -> npt.NDArray[Any]:
     """Returns rows that are lists as an array, (n, columns), with their values as they are."""
     are_lists = all(isinstance(row, list | tuple) for row in rows)
     if not rows or not are_lists or len({*map(len, rows)}) != 1:
@@ -96,7 +107,7 @@ def _table_of(rows: Sequence[Any]) -> npt.NDArray[Any]:
     return np.stack([column_of(row) for row in rows])
 
 
-def array_of(rows: Any) -> npt.NDArray[Any]:
+def array_of(rows: Rows) -> npt.NDArray[Any]:
     """Returns rows as an array of numpy, with an axis of records."""
     if _is_tensor(rows):
         rows = rows.detach().cpu().numpy()
@@ -115,14 +126,14 @@ def array_of(rows: Any) -> npt.NDArray[Any]:
     return values
 
 
-def plain_rows(rows: Any) -> Any:
+def plain_rows(rows: Rows) -> Rows:
     """Returns rows that can be read one by one: of tensors and columns as arrays."""
     if hasattr(rows, "__array__") and not isinstance(rows, list):
         return array_of(rows)
     return rows
 
 
-def selected(rows: Any, places: npt.NDArray[np.int64]) -> Any:
+def selected(rows: Rows, places: npt.NDArray[np.int64]) -> Rows:
     """Returns some rows, in the form that they have."""
     if isinstance(rows, Mapping):
         return {name: selected(column, places) for name, column in rows.items()}
@@ -136,7 +147,7 @@ def selected(rows: Any, places: npt.NDArray[np.int64]) -> Any:
     return array_of(rows)[places]
 
 
-def copied(rows: Any) -> Any:
+def copied(rows: Rows) -> Rows:
     """Returns a copy of rows, for a function that may write into them."""
     if isinstance(rows, Mapping):
         return {name: copied(column) for name, column in rows.items()}
@@ -145,14 +156,14 @@ def copied(rows: Any) -> Any:
     return copy.deepcopy(rows)
 
 
-def with_columns(rows: Any, names: Sequence[str]) -> Any:
+def with_columns(rows: Rows, names: Sequence[str]) -> Rows:
     """Returns a table with some of its columns only, in the form that it has."""
     if isinstance(rows, Mapping):
         return {name: rows[name] for name in names}
     return rows[[*names]] if is_frame(rows) else rows
 
 
-def in_the_form_of(rows: Any, columns: Mapping[str, list[Any]]) -> Any:
+def in_the_form_of(rows: Rows, columns: Mapping[str, list[object]]) -> Rows:
     """Returns columns as a table of the same form, with the same types where they can be had.
 
     Args:
@@ -171,7 +182,7 @@ def in_the_form_of(rows: Any, columns: Mapping[str, list[Any]]) -> Any:
     return array_like(rows, table)
 
 
-def array_like(rows: Any, values: Any) -> Any:
+def array_like(rows: Rows, values: Rows) -> Rows:
     """Returns values as a tensor or an array of the same type, and the same shape of a row.
 
     Args:
@@ -192,12 +203,12 @@ def array_like(rows: Any, values: Any) -> Any:
     return sys.modules["torch"].tensor(values) if _is_tensor(rows) else values
 
 
-def _is_tensor(rows: Any) -> bool:
+def _is_tensor(rows: object) -> TypeGuard[torch.Tensor]:
     torch = sys.modules.get("torch")
     return torch is not None and isinstance(rows, torch.Tensor)
 
 
-def _column_like(like: Any, column: list[Any]) -> Any:
+def _column_like(like: Values, column: list[object]) -> Values:
     """Returns a column in the form that another one has."""
     if isinstance(like, list | tuple):
         return column
@@ -208,7 +219,7 @@ def _column_like(like: Any, column: list[Any]) -> Any:
     return array_like(like, _array(column))
 
 
-def _pandas(rows: Any, columns: Mapping[str, list[Any]]) -> Any:
+def _pandas(rows: Rows, columns: Mapping[str, list[object]]) -> Rows:
     return sys.modules["pandas"].DataFrame(
         {
             name: _series(rows[name].dtype if name in rows else None, column)
@@ -217,7 +228,7 @@ def _pandas(rows: Any, columns: Mapping[str, list[Any]]) -> Any:
     )
 
 
-def _series(dtype: Any, column: list[Any]) -> Any:
+def _series(dtype: _Type, column: list[object]) -> Values:
     pandas = sys.modules["pandas"]
     series = pandas.Series(column)
     if dtype is None or isinstance(dtype, pandas.CategoricalDtype):
@@ -235,15 +246,15 @@ def _series(dtype: Any, column: list[Any]) -> Any:
     return series
 
 
-def _polars(rows: Any, columns: Mapping[str, list[Any]]) -> Any:
+def _polars(rows: Rows, columns: Mapping[str, list[object]]) -> Rows:
     return sys.modules["polars"].DataFrame(
         [_polars_series(name, rows.schema.get(name), column) for name, column in columns.items()]
     )
 
 
-def _polars_series(name: str, dtype: Any, column: list[Any]) -> Any:
+def _polars_series(name: str, dtype: _Type, column: list[object]) -> Values:
     polars = sys.modules["polars"]
-    values = [None if value != value else value for value in column]
+    values: list[Any] = [None if value != value else value for value in column]
     if dtype is not None and dtype.is_temporal():
         values = [None if value is None else np.datetime64(value).item() for value in values]
     elif dtype is not None and dtype.is_integer():
@@ -267,7 +278,7 @@ def _of_type(values: npt.NDArray[Any], dtype: np.dtype[Any]) -> npt.NDArray[Any]
     return np.clip(np.nan_to_num(numbers.round()), *ends).astype(dtype)
 
 
-def _array(column: list[Any]) -> npt.NDArray[Any]:
+def _array(column: list[object]) -> npt.NDArray[Any]:
     if all(isinstance(value, int | float) and not isinstance(value, bool) for value in column):
         return np.asarray(column, dtype=np.float64)
     return column_of(column)

@@ -4,18 +4,24 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
 from optuna_dp.core import validation
+from optuna_dp.core.arrays import FloatArray
 from optuna_dp.core.json_entries import Entry, stored
+from optuna_dp.core.value_types import JsonObject
 from optuna_dp.errors import InvalidArgumentError, Text
 from optuna_dp.preparation import frames
 from optuna_dp.preparation.columns import Column, Number, as_text, column_from_json, numbers_of
+from optuna_dp.preparation.frames import Rows
+
+# Features of tables and arrays, and ids of tokens.
+Encoded: TypeAlias = npt.NDArray[np.float32] | npt.NDArray[np.int64]
 
 
 class Inputs(ABC):
@@ -32,15 +38,15 @@ class Inputs(ABC):
         """How wide a model's first layer is: its features, or the vocabulary of its embedding."""
 
     @abstractmethod
-    def encode(self, rows: Any) -> npt.NDArray[Any]:
+    def encode(self, rows: Rows) -> Encoded:
         """Returns the encoded records, (n, *shape)."""
 
     @abstractmethod
-    def made_up(self, rng: np.random.Generator, count: int) -> Any:
+    def made_up(self, rng: np.random.Generator, count: int) -> Rows:
         """Returns made-up raw rows, in the form of the records, all of them ordinary."""
 
     @abstractmethod
-    def odd(self) -> Any:
+    def odd(self) -> Rows:
         """Returns a few raw rows that are hardly ordinary, in the form of the records."""
 
     @abstractmethod
@@ -48,11 +54,11 @@ class Inputs(ABC):
         """Returns what is public, by column, for the statement."""
 
 
-def _columns_to_json(columns: tuple[tuple[str, Column], ...]) -> Any:
+def _columns_to_json(columns: tuple[tuple[str, Column], ...]) -> list[list[object]]:
     return [[name, column.to_json()] for name, column in columns]
 
 
-def _columns_from_json(data: Any) -> tuple[tuple[str, Column], ...]:
+def _columns_from_json(data: Iterable[tuple[str, JsonObject]]) -> tuple[tuple[str, Column], ...]:
     return tuple((name, column_from_json(record)) for name, record in data)
 
 
@@ -95,7 +101,7 @@ class TableInputs(Entry, Inputs):
         names = [f"{name}{of}" for name, column in self.columns for of in column.names]
         return (*names, "constant")
 
-    def encode(self, rows: Any) -> npt.NDArray[Any]:
+    def encode(self, rows: Rows) -> npt.NDArray[np.float32]:
         values = frames.columns_of(rows, [name for name, _ in self.columns])
         blocks = []
         for name, column in self.columns:
@@ -103,10 +109,10 @@ class TableInputs(Entry, Inputs):
             blocks.append(column.encode(values[name]).astype(np.float32))
         return np.hstack([*blocks, np.ones((len(blocks[0]), 1), dtype=np.float32)])
 
-    def made_up(self, rng: np.random.Generator, count: int) -> dict[str, list[Any]]:
+    def made_up(self, rng: np.random.Generator, count: int) -> dict[str, list[object]]:
         return {name: column.made_up(rng, count) for name, column in self.columns}
 
-    def odd(self) -> dict[str, list[Any]]:
+    def odd(self) -> dict[str, list[object]]:
         return {name: column.odd() for name, column in self.columns}
 
     def words(self) -> dict[str, str]:
@@ -161,7 +167,7 @@ class ArrayInputs(Entry, Inputs):
     def width(self) -> int:
         return math.prod(self.size)
 
-    def encode(self, rows: Any) -> npt.NDArray[Any]:
+    def encode(self, rows: Rows) -> npt.NDArray[np.float32]:
         values = frames.array_of(rows)
         own = values.shape[1:]
         is_same = [side for side in own if side > 1] == [side for side in self.size if side > 1]
@@ -175,7 +181,7 @@ class ArrayInputs(Entry, Inputs):
         places = Number(self.low, self.high).encode(numbers_of(values.ravel()))[:, 0]
         return places.astype(np.float32).reshape(len(values), *self.size)
 
-    def made_up(self, rng: np.random.Generator, count: int) -> npt.NDArray[Any]:
+    def made_up(self, rng: np.random.Generator, count: int) -> FloatArray:
         if len(self.size) != 3:
             return rng.uniform(self.low, self.high, (count, *self.size))
         # Neighboring pixels of a picture are alike, and convolutions answer to that.
@@ -184,7 +190,7 @@ class ArrayInputs(Entry, Inputs):
         down, across = np.arange(height) * 4 // height, np.arange(width) * 4 // width
         return np.asarray(squares[:, :, down][:, :, :, across])
 
-    def odd(self) -> npt.NDArray[Any]:
+    def odd(self) -> FloatArray:
         values = [self.low, self.high, self.high + 9.0 * (self.high - self.low)]
         return np.stack([np.full(self.size, value) for value in values])
 
@@ -242,7 +248,7 @@ class TokenInputs(Entry, Inputs):
         is_list = isinstance(self.vocabulary, list)
         return len(self.vocabulary) + 2 if is_list else int(self.vocabulary)
 
-    def encode(self, rows: Any) -> npt.NDArray[Any]:
+    def encode(self, rows: Rows) -> npt.NDArray[np.int64]:
         ids = np.full((len(rows), self.length), self.padding, dtype=np.int64)
         places = None
         if isinstance(self.vocabulary, list):
@@ -261,13 +267,13 @@ class TokenInputs(Entry, Inputs):
             return self.unknown
         return number if 0 <= number < self.width else self.unknown
 
-    def made_up(self, rng: np.random.Generator, count: int) -> list[Any]:
+    def made_up(self, rng: np.random.Generator, count: int) -> list[list[object]]:
         if isinstance(self.vocabulary, list):
             words = rng.integers(len(self.vocabulary), size=(count, self.length))
             return [[self.vocabulary[place] for place in row] for row in words]
         return [*map(list, rng.integers(self.width, size=(count, self.length)).tolist())]
 
-    def odd(self) -> list[Any]:
+    def odd(self) -> list[list[object]]:
         first = self.made_up(np.random.default_rng(1), 1)[0]
         return [[], first[:1], first * 2]
 
@@ -276,7 +282,7 @@ class TokenInputs(Entry, Inputs):
         return {"input": f"{self.length} {kind} of {self.width:,} ids; longer texts are cut off"}
 
 
-def _tokens(value: Any) -> list[Any]:
+def _tokens(value: Any) -> Sequence[object]:
     """Returns the tokens of a record; none if it is missing; of a text, its words."""
     if isinstance(value, str):
         return value.split()

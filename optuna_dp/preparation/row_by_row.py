@@ -17,14 +17,20 @@ import sysconfig
 import types
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
 from optuna_dp.errors import InvalidArgumentError, Text
 from optuna_dp.preparation import frames
+from optuna_dp.preparation.frames import Rows
 from optuna_dp.training.prepared import PreparedRecords
+
+# What a function may return: features, a tuple of features and targets, or what a schema's encode
+# returned.
+Prepared: TypeAlias = Any
+Prepare: TypeAlias = Callable[[Rows], Prepared]
 
 # By how much a row may differ when it is prepared alone, for the rounding of matrix products.
 _ROUNDING = 1e-5
@@ -38,7 +44,7 @@ _REMEDY = (
 )
 
 
-def try_out(prepare: Callable[[Any], Any], rows: Any) -> None:
+def try_out(prepare: Prepare, rows: Rows) -> None:
     """Refuses a function that does not prepare each made-up row by itself.
 
     Args:
@@ -95,7 +101,7 @@ def try_out(prepare: Callable[[Any], Any], rows: Any) -> None:
         )
 
 
-def try_on_many(prepare: Callable[[Any], Any], rows: Any) -> None:
+def try_on_many(prepare: Prepare, rows: Rows) -> None:
     """Refuses a function that treats many made-up rows as it does not treat half of them.
 
     Args:
@@ -114,7 +120,7 @@ def try_on_many(prepare: Callable[[Any], Any], rows: Any) -> None:
 
 
 def prepared_parts(
-    prepare: Callable[[Any], Any], rows: Any, shapes: Sequence[tuple[int, ...]] | None = None
+    prepare: Prepare, rows: Rows, shapes: Sequence[tuple[int, ...]] | None = None
 ) -> tuple[npt.NDArray[Any], ...]:
     """Returns what a function makes of rows: the features, and the targets if it returns them.
 
@@ -129,7 +135,7 @@ def prepared_parts(
     return parts_of(result_of(prepare, rows), shapes)
 
 
-def result_of(prepare: Callable[[Any], Any], rows: Any) -> Any:
+def result_of(prepare: Prepare, rows: Rows) -> Prepared:
     """Returns what a function makes of a copy of rows, as it returns it.
 
     Raises:
@@ -153,7 +159,7 @@ def result_of(prepare: Callable[[Any], Any], rows: Any) -> Any:
 
 
 def parts_of(
-    prepared: Any, shapes: Sequence[tuple[int, ...]] | None = None
+    prepared: Prepared, shapes: Sequence[tuple[int, ...]] | None = None
 ) -> tuple[npt.NDArray[Any], ...]:
     """Returns what a function returned as arrays: the features, and the targets if there are any.
 
@@ -177,7 +183,7 @@ def parts_of(
     return arrays
 
 
-def held_from_outside(prepare: Callable[[Any], Any]) -> list[str]:
+def held_from_outside(prepare: Prepare) -> list[str]:
     """Returns what a function uses that is neither its rows nor code, each by name and type.
 
     Numbers and texts are among them: what they are is not told, because they may have been
@@ -189,7 +195,7 @@ def held_from_outside(prepare: Callable[[Any], Any]) -> list[str]:
     return [f"{name} ({kind})" for name, kind in sorted(held.items())]
 
 
-def _collect(function: Any, held: dict[str, str], seen: set[int]) -> None:
+def _collect(function: object, held: dict[str, str], seen: set[int]) -> None:
     if id(function) in seen:
         return
     seen.add(id(function))
@@ -205,13 +211,13 @@ def _collect(function: Any, held: dict[str, str], seen: set[int]) -> None:
             held[name] = type(value).__name__
 
 
-def _is_of_library(function: Any) -> bool:
+def _is_of_library(function: object) -> bool:
     """Returns whether a function was installed, and not written by the curator."""
     code = getattr(function, "__code__", None)
     return code is not None and code.co_filename.startswith(_LIBRARIES)
 
 
-def _is_code(value: Any) -> bool:
+def _is_code(value: object) -> bool:
     """Returns whether a value is a module, a class, a function of numpy, or shown elsewhere."""
     names = {kind.__name__ for kind in type(value).__mro__}
     return (
@@ -221,7 +227,7 @@ def _is_code(value: Any) -> bool:
     )
 
 
-def _values(function: Any) -> Iterator[tuple[str, Any]]:
+def _values(function: object) -> Iterator[tuple[str, object]]:
     if isinstance(function, functools.partial):
         yield from ((f"argument {place}", value) for place, value in enumerate(function.args))
         yield from function.keywords.items()
@@ -252,7 +258,7 @@ def _global_names(code: types.CodeType) -> Iterator[str]:
             yield from _global_names(constant)
 
 
-def _array(part: Any, shape: tuple[int, ...] | None = None) -> npt.NDArray[Any]:
+def _array(part: Prepared, shape: tuple[int, ...] | None = None) -> npt.NDArray[Any]:
     if frames.is_frame(part):
         part = part.to_numpy()
     if hasattr(part, "toarray"):  # A sparse matrix of scipy.
@@ -283,7 +289,9 @@ def _stacked(parts: list[tuple[npt.NDArray[Any], ...]]) -> list[npt.NDArray[Any]
         return None
 
 
-def _refuse_other(first: Any, second: Any, reason: str) -> None:
+def _refuse_other(
+    first: Sequence[npt.NDArray[Any]], second: Sequence[npt.NDArray[Any]] | None, reason: str
+) -> None:
     """Refuses prepared rows that are not the same."""
     if second is None or len(first) != len(second):
         raise _refusal(reason)

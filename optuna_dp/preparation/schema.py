@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
 from optuna_dp.core import validation
 from optuna_dp.core.arrays import FloatArray
+from optuna_dp.core.value_types import JsonObject
 from optuna_dp.errors import InvalidArgumentError, OptunaDPError, Text, type_of
 from optuna_dp.preparation import frames
 from optuna_dp.preparation.columns import (
@@ -23,8 +24,16 @@ from optuna_dp.preparation.columns import (
     numbers_of,
     person_of,
 )
-from optuna_dp.preparation.inputs import ArrayInputs, Inputs, TableInputs, TokenInputs
+from optuna_dp.preparation.frames import Rows, Values
+from optuna_dp.preparation.inputs import (
+    ArrayInputs,
+    Encoded,
+    Inputs,
+    TableInputs,
+    TokenInputs,
+)
 from optuna_dp.preparation.row_by_row import (
+    Prepare,
     held_from_outside,
     parts_of,
     prepared_parts,
@@ -35,9 +44,11 @@ from optuna_dp.preparation.row_by_row import (
 from optuna_dp.training.prepared import BY_ROW, BY_SCHEMA, PreparedRecords
 
 _FORMAT = {"format": "optuna-dp schema", "version": 1}
-_INPUTS: dict[str, type[Any]] = {
+_INPUTS: dict[str, type[TableInputs | ArrayInputs | TokenInputs]] = {
     "table": TableInputs, "array": ArrayInputs, "tokens": TokenInputs
 }  # fmt: skip
+# The numbers of classes, or numbers.
+Targets: TypeAlias = npt.NDArray[np.int64] | npt.NDArray[np.float32]
 # Of a class that the schema does not list: PyTorch's losses leave such a record out.
 NO_CLASS = -100
 _MADE_UP_ROWS = 256
@@ -108,13 +119,13 @@ class Schema:
 
     def __init__(
         self,
-        columns: Mapping[str, Any] | None = None,
+        columns: Mapping[str, object] | None = None,
         /,
         *,
         target: str | None = None,
         unit: str | None = None,
         most: int | None = None,
-        **named_columns: Any,
+        **named_columns: object,
     ) -> None:
         given = {**(columns or {}), **named_columns}
         described = {str(name): column_of(str(name), value) for name, value in given.items()}
@@ -179,7 +190,7 @@ class Schema:
 
     @classmethod
     def images(
-        cls, *shape: int, low: float = 0.0, high: float = 255.0, target: Any = None
+        cls, *shape: int, low: float = 0.0, high: float = 255.0, target: object = None
     ) -> Schema:
         """Returns the schema of images, or of other arrays of numbers of one range.
 
@@ -209,7 +220,7 @@ class Schema:
         *,
         padding: int = 0,
         unknown: int = 0,
-        target: Any = None,
+        target: object = None,
     ) -> Schema:
         """Returns the schema of texts as token ids, shape (n, length).
 
@@ -228,7 +239,7 @@ class Schema:
         return cls._of(TokenInputs(vocabulary, length, padding, unknown), target)
 
     @classmethod
-    def _of(cls, inputs: Inputs, target: Any) -> Schema:
+    def _of(cls, inputs: Inputs, target: object) -> Schema:
         schema = cls.__new__(cls)
         column = None if target is None else column_of("target", target)
         schema._set(inputs, None if target is None else "target", column, None, None)
@@ -305,7 +316,7 @@ class Schema:
         schema._set(TableInputs(columns), self._target_name, self._target, self.unit, self.most)
         return schema
 
-    def open_values(self, rows: Any) -> dict[str, FloatArray]:
+    def open_values(self, rows: Rows) -> dict[str, FloatArray]:
         """Returns the numbers of columns whose range has to be drawn, NaN where missing."""
         rows, _ = self._bounded(rows, None)
         values = frames.columns_of(rows, list(self.open_columns))
@@ -314,7 +325,7 @@ class Schema:
     # -- encoding ---------------------------------------------------------------------------------
 
     def encode(
-        self, rows: Any, targets: Any = None, *, prepare: Callable[[Any], Any] | None = None
+        self, rows: Rows, targets: Values = None, *, prepare: Prepare | None = None
     ) -> PreparedRecords:
         """Returns records as tensors, for :func:`optuna_dp.train`.
 
@@ -360,7 +371,7 @@ class Schema:
                 ranges=self.drawn_ranges,
             )
 
-    def _prepared(self, rows: Any, targets: Any, prepare: Callable[[Any], Any]) -> PreparedRecords:
+    def _prepared(self, rows: Rows, targets: Values, prepare: Prepare) -> PreparedRecords:
         if not callable(prepare):
             raise InvalidArgumentError(
                 "prepare", type_of(prepare), allowed="it must be a function of rows"
@@ -409,7 +420,7 @@ class Schema:
             names.append(str(self._target_name))
         return names
 
-    def _targets(self, rows: Any, targets: Any) -> npt.NDArray[Any] | None:
+    def _targets(self, rows: Rows, targets: Values) -> Targets | None:
         if self._target is None:
             if targets is not None:
                 raise InvalidArgumentError(
@@ -435,7 +446,7 @@ class Schema:
         assert isinstance(self._target, Number)
         return self._target.targets(values).astype(np.float32)
 
-    def _bounded(self, rows: Any, targets: Any) -> tuple[Any, Any]:
+    def _bounded(self, rows: Rows, targets: Values) -> tuple[Rows, Values]:
         """Returns the rows without those that a person has beyond the most that are kept."""
         if self.unit is None or self.most is None:
             return rows, targets
@@ -456,7 +467,7 @@ class Schema:
         targets = None if targets is None else frames.column_of(targets)[places]
         return frames.selected(rows, places), targets
 
-    def decode(self, outputs: Any) -> npt.NDArray[Any]:
+    def decode(self, outputs: npt.ArrayLike) -> npt.NDArray[Any]:
         """Returns predictions in the target's own words or units.
 
         Args:
@@ -483,7 +494,7 @@ class Schema:
 
     # -- what is made up --------------------------------------------------------------------------
 
-    def made_up_inputs(self, rows: int = _MADE_UP_ROWS) -> npt.NDArray[Any]:
+    def made_up_inputs(self, rows: int = _MADE_UP_ROWS) -> Encoded:
         """Returns encoded inputs that are made up, for a rehearsal; the same each time.
 
         Args:
@@ -492,7 +503,7 @@ class Schema:
         made_up = self._inputs.made_up(np.random.default_rng(0), validation.whole("rows", rows, 1))
         return self._inputs.encode(made_up)
 
-    def _made_up_rows(self, like: Any, count: int | None = None) -> Any:
+    def _made_up_rows(self, like: Rows, count: int | None = None) -> Rows:
         """Returns raw rows that are made up, in the form of others; the same each time.
 
         Args:
@@ -526,7 +537,7 @@ class Schema:
             rows[f"{self.unit} (whose record it is)"] = f"at most {self.most} records of each"
         return rows
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, object]:
         """Returns plain JSON values; :meth:`from_json` reads them back."""
         inputs: Any = self._inputs
         target = None if self._target is None else [self._target_name, self._target.to_json()]
@@ -539,7 +550,7 @@ class Schema:
         }
 
     @classmethod
-    def from_json(cls, data: Any) -> Schema:
+    def from_json(cls, data: JsonObject) -> Schema:
         """Reads what :meth:`to_json` wrote.
 
         Raises:
@@ -576,7 +587,7 @@ class Schema:
 _FEW_ROWS = 16
 
 
-def _joined(rows: Any, odd: Any) -> Any:
+def _joined(rows: Rows, odd: Rows) -> Rows:
     if isinstance(rows, list):
         return [*odd, *rows]
     return np.concatenate([odd, rows])

@@ -66,7 +66,7 @@ def sign(
     with clear_storage_errors(study):
         snapshot = StudySnapshot.of(checked_study(study))
     _check_is_of(release, snapshot)
-    document = json.loads(json.dumps(release.to_json()))
+    document: dict[str, Any] = json.loads(json.dumps(release.to_json()))
     signed = document | {
         "signature": {
             "algorithm": ALGORITHM,

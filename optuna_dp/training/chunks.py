@@ -6,12 +6,12 @@ import secrets
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
-from optuna_dp.training.record_arrays import mapped
+from optuna_dp.training.record_arrays import Parts, mapped
 from optuna_dp.training.records import Records
 
 # Of a data set whose items may have different shapes, before the training.
@@ -98,9 +98,7 @@ def in_chunks(
             yield chunk.indices, value
 
 
-def placed(
-    parts: tuple[Any, ...], places: npt.NDArray[np.int64], block: int = BLOCK
-) -> tuple[Any, ...]:
+def placed(parts: Parts, places: npt.NDArray[np.int64], block: int = BLOCK) -> Parts:
     """Returns records at given places, and copies of the first one at all other places.
 
     Args:
@@ -115,7 +113,7 @@ def placed(
     return tuple(mapped(lambda array: array[sources], part) for part in parts)
 
 
-def usual_parts(records: Records) -> tuple[Any, ...]:
+def usual_parts(records: Records) -> Parts:
     """Returns the parts of records, of the shapes that most of the first ones have.
 
     A broken record, or one of another shape, does not decide whether a training begins.
@@ -146,17 +144,17 @@ def have_one_shape(records: Records) -> bool:
     return not counts or 2 * counts.most_common(1)[0][1] > len(readable_records)
 
 
-def _readable(records: Records) -> list[tuple[Any, ...]]:
+def _readable(records: Records) -> list[Parts]:
     """Returns the first few records that can be read, each by itself."""
     looked_at = chunks_of(np.arange(min(len(records), _RECORDS_LOOKED_AT)), 1)
     read = in_chunks(lambda chunk: records.take(chunk.indices), looked_at)
     return [parts for _, parts in read if parts is not None]
 
 
-def _shapes(parts: tuple[Any, ...]) -> str:
+def _shapes(parts: Parts) -> str:
     """Returns shapes and types of the parts of records, as a text."""
 
-    def described(part: Any) -> Any:
+    def described(part: object) -> tuple[object, ...]:
         return (*getattr(part, "shape", ()), str(getattr(part, "dtype", type(part))))
 
     return repr([mapped(described, part) for part in parts])

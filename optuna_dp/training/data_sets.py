@@ -3,13 +3,23 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Hashable, Mapping
+from typing import Any, TypeAlias, TypeGuard
 
 import numpy as np
 import numpy.typing as npt
 
-from optuna_dp.training.record_arrays import arrays_of_item, is_array, is_tensor, leaves
+from optuna_dp.training.record_arrays import (
+    Array,
+    arrays_of_item,
+    is_array,
+    is_tensor,
+    leaves,
+)
+
+# A map-style data set: anything with a length whose items are found by their index. PyTorch's own
+# class declares no length.
+DataSet: TypeAlias = Any
 
 # More than any data set holds.
 _MOST_RECORDS = 1 << 40
@@ -17,13 +27,13 @@ _MOST_RECORDS = 1 << 40
 _ITEMS_LOOKED_AT = 16
 
 
-def holders_of(data_set: Any) -> list[Any]:
+def holders_of(data_set: DataSet) -> list[object]:
     """Returns a data set, the data sets under it, and what they hold one of for each record.
 
     Arrays, lists and tables as long as one of the data sets hold its records, and so do the items
     of such lists. Other arrays, such as a mean to subtract, are no records.
     """
-    holders: list[Any] = []
+    holders: list[object] = []
     visited_ids: set[int] = set()
     waiting, lengths = [data_set], {len(data_set)}
     while waiting:
@@ -42,9 +52,9 @@ def holders_of(data_set: Any) -> list[Any]:
     return holders
 
 
-def first_arrays(data_set: Any) -> list[Any]:
+def first_arrays(data_set: DataSet) -> list[Array]:
     """Returns the arrays of the first few items of a data set, as far as they can be read."""
-    arrays: list[Any] = []
+    arrays: list[Array] = []
     for index in range(min(len(data_set), _ITEMS_LOOKED_AT)):
         try:
             arrays += arrays_of_item(data_set[index])
@@ -53,7 +63,7 @@ def first_arrays(data_set: Any) -> list[Any]:
     return arrays
 
 
-def origins(data_set: Any, numbers: dict[Any, int]) -> npt.NDArray[np.int64]:
+def origins(data_set: DataSet, numbers: dict[Hashable, int]) -> npt.NDArray[np.int64]:
     """Returns a number for each item of a data set; equal ones for what is the same item.
 
     Args:
@@ -74,14 +84,14 @@ def origins(data_set: Any, numbers: dict[Any, int]) -> npt.NDArray[np.int64]:
     if len(data_sets) == 1 and len(data_sets[0]) == len(data_set):
         # It changes each item, as by a random augmentation.
         return origins(data_sets[0], numbers)
-    key: Any = id(data_set)
+    key: Hashable = id(data_set)
     if isinstance(data_set, torch.utils.data.TensorDataset):
         key = tuple(tensor.data_ptr() for tensor in data_set.tensors)
     number = numbers.setdefault(key, len(numbers))
     return number * _MOST_RECORDS + np.arange(len(data_set))
 
 
-def _attributes(holder: Any) -> list[Any]:
+def _attributes(holder: object) -> list[object]:
     """Returns what a data set keeps, and the arrays in its tuples, lists and mappings."""
     values = list(getattr(holder, "__dict__", {}).values())
     groups = [value for value in values if isinstance(value, Mapping | list | tuple)]
@@ -89,7 +99,7 @@ def _attributes(holder: Any) -> list[Any]:
     return [value for value in values if not isinstance(value, Mapping | str | bytes)] + arrays
 
 
-def _is_data_set(value: Any) -> bool:
+def _is_data_set(value: object) -> TypeGuard[DataSet]:
     torch = sys.modules.get("torch")
     return (
         torch is not None
@@ -105,7 +115,7 @@ def _length(value: Any) -> int | None:
         return None
 
 
-def _item_key(item: Any) -> Any:
+def _item_key(item: object) -> Hashable:
     """Returns what is equal for two items of a list that are views of the same arrays."""
     parts = leaves(tuple(item) if isinstance(item, list) else item)
     if not any(map(is_array, parts)):
@@ -113,7 +123,7 @@ def _item_key(item: Any) -> Any:
     return tuple(map(_part_key, parts))
 
 
-def _part_key(part: Any) -> Any:
+def _part_key(part: object) -> Hashable:
     if isinstance(part, np.ndarray):
         return (part.__array_interface__["data"][0], part.strides, part.shape)
     if is_tensor(part) and part.numel():

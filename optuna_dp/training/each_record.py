@@ -18,7 +18,6 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -35,10 +34,11 @@ from optuna_dp.training.chunks import (
 )
 from optuna_dp.training.generators import Draws
 from optuna_dp.training.own_model import OwnModel, without_cached_casts
-from optuna_dp.training.record_arrays import leaves, mapped
+from optuna_dp.training.record_arrays import Parts, leaves, mapped
 from optuna_dp.training.record_functions import (
     OfRecords,
     OwnTables,
+    Results,
     Scope,
     Tensors,
     at_once,
@@ -85,7 +85,7 @@ class EachRecord:
         self._model, self._scope, self._gradients = model, scope, gradients
         self._compute: OfRecords = at_once(scope, gradients=gradients)
         self._draws = Draws(model.device, seed=_TEST_SEED)
-        self._made_up: tuple[Any, ...] = ()
+        self._made_up: Parts = ()
         self.chunk_size, self.block, self.period = chunk_size, BLOCK, 1
         self.seconds: float | None = None
         self.reason = ""
@@ -96,7 +96,7 @@ class EachRecord:
         """Yields records in the chunks in which they are to be computed."""
         return chunks_of(indices, self.chunk_size, self.period)
 
-    def of(self, parts: tuple[Any, ...], places: Places) -> tuple[Rows, Places]:
+    def of(self, parts: Parts, places: Places) -> tuple[Rows, Places]:
         """Returns the results of some records, one in each row, with a matrix for each parameter.
 
         Args:
@@ -156,12 +156,10 @@ class EachRecord:
             self._compute(self._model.copied_weights(), buffers, *self._few(1, 0))
 
     @without_cached_casts()
-    def _results(
-        self, compute: OfRecords, parts: tuple[Any, ...], places: Places | None = None
-    ) -> Rows:
+    def _results(self, compute: OfRecords, parts: Parts, places: Places | None = None) -> Rows:
         count, model = len(leaves(parts)[0]), self._model
         places = np.arange(count) if places is None else places
-        results: Any
+        results: Results
         if self.seconds is None:
             whole = placed(parts, places, self.block)
             results = compute(self._weights(), model.copied_buffers(), *whole)
@@ -190,7 +188,7 @@ class EachRecord:
                 weight += (_TEST_NOISE * noise).to(weight.device, weight.dtype)
         return weights
 
-    def _few(self, count: int, seed: int) -> tuple[Any, ...]:
+    def _few(self, count: int, seed: int) -> Parts:
         """Returns made-up records as the function is computed of: one, or a block of them."""
         made_up = made_up_records(self._made_up, count, seed)
         if self.seconds is not None:
@@ -297,7 +295,7 @@ class EachRecord:
         count = self.chunk_size
         parts = made_up_records(self._made_up, count, 0)
 
-        def bits(some_parts: tuple[Any, ...]) -> torch.Tensor:
+        def bits(some_parts: Parts) -> torch.Tensor:
             return fingerprints(self._with_same_draws(some_parts))
 
         for _ in range(_ATTEMPTS):
@@ -323,7 +321,7 @@ class EachRecord:
         self.is_reproducible = torch.equal(bits(parts), bits(parts))
         return not self.is_reproducible
 
-    def _with_same_draws(self, parts: tuple[Any, ...]) -> Rows:
+    def _with_same_draws(self, parts: Parts) -> Rows:
         """Returns results in which all records have the same draws, whatever their places."""
         compute = self._compute
         if self.seconds is None:
@@ -333,7 +331,7 @@ class EachRecord:
             return [rows[:count] for rows in self._results(compute, parts)]
 
 
-def made_up_records(parts: tuple[Any, ...], count: int, seed: int) -> tuple[Any, ...]:
+def made_up_records(parts: Parts, count: int, seed: int) -> Parts:
     """Returns made-up records: numbers between 0 and 1, and zeros for whole numbers.
 
     Args:
@@ -353,15 +351,15 @@ def made_up_records(parts: tuple[Any, ...], count: int, seed: int) -> tuple[Any,
     return tuple(mapped(of_part, part) for part in parts)
 
 
-def _first(parts: tuple[Any, ...], count: int) -> tuple[Any, ...]:
+def _first(parts: Parts, count: int) -> Parts:
     return tuple(mapped(lambda part: part[:count], part) for part in parts)
 
 
-def _rolled(parts: tuple[Any, ...], by: int) -> tuple[Any, ...]:
+def _rolled(parts: Parts, by: int) -> Parts:
     return tuple(mapped(lambda part: part.roll(by, 0), part) for part in parts)
 
 
-def _record(parts: tuple[Any, ...], index: int) -> tuple[Any, ...]:
+def _record(parts: Parts, index: int) -> Parts:
     return tuple(mapped(lambda part: part[index], part) for part in parts)
 
 

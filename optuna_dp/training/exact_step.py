@@ -49,10 +49,14 @@ from __future__ import annotations
 
 import math
 import ssl
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
+from types import ModuleType
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
+
+from optuna_dp.training.record_arrays import Array, SameArray
 
 # The generator of the noise, as trials and statements name it.
 NOISE_GENERATOR = "OpenSSL"
@@ -72,9 +76,6 @@ _COLUMNS, _COLUMNS_OF_DEVICES = 1 << 14, 1 << 20
 _GAUSSIANS_AT_A_TIME = 1 << 14
 _KEY_BITS = 63
 _SMALL_KEY = 2**52
-
-# A numpy array or a tensor of PyTorch.
-Array = Any
 
 
 class ExactStep:
@@ -101,7 +102,9 @@ class ExactStep:
         if not (1e-9 <= clipping_norm <= 1e9 and 0.0 <= self._deviation <= _LARGEST_DEVIATION):
             raise ValueError(f"clipping norm {clipping_norm}, noise {noise_multiplier}")
 
-    def sum_of(self, gradients: list[Array], rows: Any = None) -> list[Array]:
+    def sum_of(
+        self, gradients: list[SameArray], rows: npt.NDArray[np.int64] | None = None
+    ) -> list[SameArray]:
         """Returns the sum of clipped gradients in units of the grid: whole numbers, in double.
 
         Args:
@@ -126,7 +129,7 @@ class ExactStep:
                 gradients = [library.where(kept, part, 0.0) for part in gradients]
             return [self.sum_of_rows(part, factors) for part in gradients]
 
-    def sum_of_rows(self, part: Array, factors: Array) -> Array:
+    def sum_of_rows(self, part: SameArray, factors: SameArray) -> SameArray:
         """Returns the sum of the rows of a part, multiplied and rounded, in double precision.
 
         Args:
@@ -166,7 +169,7 @@ class ExactStep:
             total = self.sum_of_rows(rows, rows[:, 0] * 0 + 1)
         return bool(np.array_equal(np.asarray(total.tolist()), values.sum(0)))
 
-    def with_noise(self, totals: list[Array]) -> list[Array]:
+    def with_noise(self, totals: list[SameArray]) -> list[SameArray]:
         """Returns sums with noise, in the unit of the gradients, in double precision.
 
         The noise is drawn on the processor, whatever device the sums are on.
@@ -182,7 +185,7 @@ class ExactStep:
         return noisy
 
 
-def squared_norms(rows: Array) -> Array:
+def squared_norms(rows: SameArray) -> SameArray:
     """Returns the squared L2 norm of each row in double precision, shape (records,).
 
     Args:
@@ -196,10 +199,11 @@ def squared_norms(rows: Array) -> Array:
         1,
     )
     norms = _cast(norms, library.float64)
-    return (norms * norms).sum(1)
+    squares: SameArray = (norms * norms).sum(1)
+    return squares
 
 
-def rounded_gaussians(count: int, deviation: float, library: Any = np) -> Array:
+def rounded_gaussians(count: int, deviation: float, library: ModuleType = np) -> Array:
     """Returns independent Gaussians, rounded to whole numbers, in double precision.
 
     Args:
@@ -214,7 +218,7 @@ def rounded_gaussians(count: int, deviation: float, library: Any = np) -> Array:
     return library.concatenate(pieces)
 
 
-def gaussians(count: int, library: Any) -> Array:
+def gaussians(count: int, library: ModuleType) -> Array:
     """Returns independent standard Gaussians by Box and Muller's method, shape (count,).
 
     Args:
@@ -235,13 +239,14 @@ def gaussians(count: int, library: Any) -> Array:
     return both[:count]
 
 
-def _keys(count: int) -> Array:
+def _keys(count: int) -> npt.NDArray[np.int64]:
     """Returns independent uniform whole numbers of 63 bits, from OpenSSL's generator."""
     drawn = np.frombuffer(bytearray(ssl.RAND_bytes(8 * count)), dtype=np.int64)
-    return drawn & (2**_KEY_BITS - 1)
+    keys: npt.NDArray[np.int64] = drawn & (2**_KEY_BITS - 1)
+    return keys
 
 
-def _library_of(array: Array) -> Any:
+def _library_of(array: Array) -> ModuleType:
     """Returns numpy or torch, whichever an array is of."""
     if isinstance(array, np.ndarray):
         return np
@@ -250,27 +255,31 @@ def _library_of(array: Array) -> Any:
     return torch
 
 
-def _at_least_single(rows: Array) -> Array:
+def _at_least_single(rows: SameArray) -> SameArray:
     library = _library_of(rows)
     return _cast(rows, library.promote_types(rows.dtype, library.float32))
 
 
-def _cast(array: Array, dtype: Any) -> Array:
+def _cast(array: SameArray, dtype: Any) -> SameArray:
     return array.astype(dtype, copy=False) if isinstance(array, np.ndarray) else array.to(dtype)
 
 
-def _zeros(like: Array, count: int) -> Array:
+def _zeros(like: SameArray, count: int) -> SameArray:
     library = _library_of(like)
     where = {} if library is np else {"device": like.device}
-    return library.zeros(count, dtype=library.float64, **where)
+    zeros: SameArray = library.zeros(count, dtype=library.float64, **where)
+    return zeros
 
 
 def _is_on_processor(array: Array) -> bool:
     return isinstance(array, np.ndarray) or array.device.type == "cpu"
 
 
-def _without_autocast(array: Array) -> Any:
+def _without_autocast(array: Array) -> AbstractContextManager[object]:
     """Returns a context without PyTorch's autocast, which would round sums to half precision."""
     if isinstance(array, np.ndarray):
         return nullcontext()
-    return _library_of(array).autocast(array.device.type, enabled=False)
+    context: AbstractContextManager[object] = _library_of(array).autocast(
+        array.device.type, enabled=False
+    )
+    return context

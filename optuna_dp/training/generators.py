@@ -18,9 +18,8 @@ import os
 import random
 import secrets
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from typing import Any
 
 import numpy as np
 import torch
@@ -86,7 +85,7 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=Draws.renew_turn)
 
 
-def seed_kept_generators(holders: list[Any]) -> None:
+def seed_kept_generators(holders: Iterable[object]) -> None:
     """Seeds the generators that data sets keep in their attributes. They are not put back.
 
     Args:

@@ -11,7 +11,9 @@ import numpy.typing as npt
 from optuna_dp.core import validation
 from optuna_dp.core.arrays import FloatArray
 from optuna_dp.errors import InvalidArgumentError
-from optuna_dp.training.exact_step import Array, ExactStep
+from optuna_dp.training.exact_step import ExactStep
+from optuna_dp.training.optimizers import OptimizerFactory
+from optuna_dp.training.record_arrays import Array, Part
 from optuna_dp.training.records import Records
 from optuna_dp.training.schedules import Schedule
 
@@ -32,7 +34,7 @@ class Weights(Protocol):
     @property
     def sgd_momentum(self) -> float | None: ...
 
-    def begin(self, optimizer: Any, learning_rate: float) -> None:
+    def begin(self, optimizer: str | OptimizerFactory, learning_rate: float) -> None:
         """Makes the optimizer.
 
         Args:
@@ -74,7 +76,7 @@ class Rehearsable(Weights, Protocol):
             draw: Which noise; different numbers make independent noise.
         """
 
-    def outputs(self, inputs: Any) -> FloatArray:
+    def outputs(self, inputs: Part) -> FloatArray:
         """Returns the model's output on made-up inputs, shape (rows, classes or 1).
 
         The model is in evaluation mode.
@@ -118,7 +120,7 @@ class Learner(Rehearsable, Protocol):
             score_records: Those of the score; None if none is computed.
         """
 
-    def default_inputs(self, records: Records) -> Any:
+    def default_inputs(self, records: Records) -> FloatArray | None:
         """Returns made-up inputs, where they can be known without a schema; None elsewhere.
 
         Args:
@@ -146,7 +148,7 @@ class Learner(Rehearsable, Protocol):
         """Puts the trained weights into the user's model, and that into evaluation mode."""
 
 
-def checked_clipping_norm(value: Any) -> float:
+def checked_clipping_norm(value: object) -> float:
     """Returns a clipping norm that gradients can be compared with, or raises an error."""
     norm = validation.positive("clipping_norm", value)
     if not _SMALLEST_CLIPPING_NORM <= norm <= _LARGEST_CLIPPING_NORM:
@@ -160,7 +162,7 @@ def checked_clipping_norm(value: Any) -> float:
 
 def take_steps(
     weights: Weights,
-    gradient: Callable[[int], list[Any]],
+    gradient: Callable[[int], list[Array]],
     steps: int,
     schedule: Schedule,
 ) -> None:
@@ -173,7 +175,7 @@ def take_steps(
         schedule: How the rate falls, and which of the last weights are averaged.
     """
     averaged_steps = schedule.averaged_steps(steps)
-    averages: list[Any] = []
+    averages: list[Array] = []
     for step in range(steps):
         weights.step(gradient(step), schedule.factor(step, steps))
         averaged = step - (steps - averaged_steps) + 1

@@ -11,7 +11,7 @@ an observation, not a theorem.
 from __future__ import annotations
 
 import math
-from typing import Any, Literal
+from typing import Literal
 
 from optuna_dp.core import validation
 from optuna_dp.errors import InvalidArgumentError
@@ -94,7 +94,7 @@ def learning_rate(
     return step if optimizer == "sgd" else step * _slowed(momentum_share, length)
 
 
-def check_optimizer(value: Any) -> None:
+def check_optimizer(value: object) -> None:
     """Refuses what is no optimiser with a rule."""
     if value not in OPTIMIZERS:
         raise InvalidArgumentError(
@@ -102,7 +102,7 @@ def check_optimizer(value: Any) -> None:
         )
 
 
-def checked_momentum(value: Any) -> float:
+def checked_momentum(value: object) -> float:
     """Returns a share of the velocity that is kept, in [0, 1)."""
     share = validation.non_negative("momentum", value)
     if share >= 1.0:

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Literal, TypeGuard
 
 from optuna_dp.errors import InvalidArgumentError, MissingExtraError, Text, type_of
 from optuna_dp.training.learner import Learner
 from optuna_dp.training.softmax_regression import SoftmaxLearner, SoftmaxRegression
+
+if TYPE_CHECKING:
+    import torch
+
+    from optuna_dp.training.record_functions import PairLoss, RecordFunction
 
 # What is computed of a target unless something else is asked for.
 USUAL_SCORES: dict[str, Literal["accuracy", "closeness"]] = {
@@ -38,10 +43,10 @@ class LossAndScore:
             score does not suit the target.
     """
 
-    loss: Callable[..., Any] | None
-    record_loss: Callable[..., Any] | None
+    loss: PairLoss | None
+    record_loss: RecordFunction | None
     score: str | None
-    record_score: Callable[..., Any] | None
+    record_score: RecordFunction | None
     task: str | None
 
     def __post_init__(self) -> None:
@@ -99,7 +104,7 @@ class LossAndScore:
         """Whether a score is asked for."""
         return self.score is not None or self.record_score is not None
 
-    def functions(self) -> dict[str, Any]:
+    def functions(self) -> dict[str, Callable[..., torch.Tensor]]:
         """Returns the functions that the user gave, by their argument."""
         given = {
             "loss": self.loss,
@@ -110,13 +115,13 @@ class LossAndScore:
 
 
 def made_learner(
-    model: Any,
+    model: object,
     functions: LossAndScore,
     *,
     chunk_size: int | None,
-    device: Any,
+    device: torch.types.Device,
     batch_size: float,
-    holders: list[Any],
+    holders: Iterable[object],
 ) -> Learner:
     """Returns what trains a copy of a model.
 
@@ -183,13 +188,15 @@ def made_learner(
     )
 
 
-def is_module(value: Any) -> bool:
+def is_module(value: object) -> TypeGuard[torch.nn.Module]:
     """Returns whether a value is a module of PyTorch."""
     torch = sys.modules.get("torch")
     return torch is not None and isinstance(value, torch.nn.Module)
 
 
-def _check_softmax(model: SoftmaxRegression, functions: LossAndScore, device: Any) -> None:
+def _check_softmax(
+    model: SoftmaxRegression, functions: LossAndScore, device: torch.types.Device
+) -> None:
     for argument, function in functions.functions().items():
         raise InvalidArgumentError(
             argument,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -120,7 +120,7 @@ def features_of_order_one(*shape: int) -> FloatArray:
     return np.random.default_rng(0).uniform(-1.0, 1.0, (_ROWS, *shape))
 
 
-def _range_of(bounds: Any) -> tuple[float, float]:
+def _range_of(bounds: Sequence[float]) -> tuple[float, float]:
     if len(bounds) != 2:
         raise InvalidArgumentError("columns", bounds, allowed="a range must be (low, high)")
     low, high = (validation.number("columns", value) for value in bounds)

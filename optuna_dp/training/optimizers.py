@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
@@ -20,7 +20,10 @@ from optuna_dp.training.learning_rate import OPTIMIZERS, check_optimizer
 if TYPE_CHECKING:
     import torch
 
-OptimizerFactory = Callable[[Any, float], Any]
+# From the weights and the rate of the first step to an optimizer.
+OptimizerFactory: TypeAlias = Callable[
+    [list["torch.nn.Parameter"], float], "torch.optim.Optimizer"
+]
 _MOMENTUM, _BETAS, _EPSILON = 0.9, (0.9, 0.999), 1e-8
 _ADAMW_DECAY = 0.01
 
@@ -94,14 +97,16 @@ class ArrayOptimizer:
     """An optimizer of one numpy array, with PyTorch's rules and defaults.
 
     Args:
-        name: "sgd", "momentum", "adam" or "adamw".
+        name: "sgd", "momentum", "adam" or "adamw"; anything else is refused.
         weights: The array, changed in place.
         learning_rate: The rate of the first step.
     """
 
-    def __init__(self, name: Any, weights: FloatArray, learning_rate: float) -> None:
+    def __init__(
+        self, name: str | OptimizerFactory, weights: FloatArray, learning_rate: float
+    ) -> None:
         check_optimizer(name)
-        self._name, self._weights, self._rate = name, weights, learning_rate
+        self._name, self._weights, self._rate = str(name), weights, learning_rate
         self._velocity, self._square = np.zeros_like(weights), np.zeros_like(weights)
         self._steps = 0
 

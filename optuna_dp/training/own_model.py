@@ -10,7 +10,6 @@ import copy
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any
 
 import numpy as np
 import torch
@@ -20,7 +19,7 @@ from optuna_dp.core.arrays import FloatArray
 from optuna_dp.errors import InvalidArgumentError, Text
 from optuna_dp.training.learner import Rehearsable
 from optuna_dp.training.optimizers import OptimizerFactory, torch_optimizer
-from optuna_dp.training.record_arrays import leaves, mapped
+from optuna_dp.training.record_arrays import Array, Part, leaves, mapped
 from optuna_dp.training.record_functions import REMEDY_FOR_STATISTICS
 
 _WRAPPERS = ("opacus", "torch.nn.parallel", "torch.distributed")
@@ -58,8 +57,8 @@ class OwnModel(Rehearsable):
     def __init__(
         self,
         model: torch.nn.Module,
-        device: Any = None,
-        shared: Iterable[Any] = (),
+        device: torch.types.Device = None,
+        shared: Iterable[object] = (),
         *,
         has_logits: bool = False,
     ) -> None:
@@ -137,7 +136,7 @@ class OwnModel(Rehearsable):
         return gradient
 
     @without_cached_casts()
-    def outputs(self, inputs: Any) -> FloatArray:
+    def outputs(self, inputs: Part) -> FloatArray:
         parts = self.on_device(inputs)
         with torch.no_grad(), self.evaluating(), torch.random.fork_rng(devices=[]):
             if isinstance(parts, Mapping):
@@ -174,7 +173,7 @@ class OwnModel(Rehearsable):
         """Returns copies of the buffers, which a call may change."""
         return {name: buffer.clone() for name, buffer in self.buffers.items()}
 
-    def on_device(self, arrays: Any) -> Any:
+    def on_device(self, arrays: Part) -> Part:
         """Returns arrays as tensors where the model is, floating-point numbers in its precision.
 
         Args:
@@ -182,7 +181,7 @@ class OwnModel(Rehearsable):
         """
         precision = self._trained[0].dtype
 
-        def moved(array: Any) -> torch.Tensor:
+        def moved(array: Array) -> torch.Tensor:
             # A script may have set another device for what is made without one.
             tensor = torch.as_tensor(array, device=self.device).detach()
             dtype = precision if tensor.is_floating_point() else tensor.dtype
@@ -202,7 +201,9 @@ class OwnModel(Rehearsable):
                 part.training = mode
 
 
-def _copied(model: torch.nn.Module, shared: Iterable[Any], *, is_moved: bool) -> torch.nn.Module:
+def _copied(
+    model: torch.nn.Module, shared: Iterable[object], *, is_moved: bool
+) -> torch.nn.Module:
     """Returns a copy of a module; frozen parameters are shared if it stays on its device."""
     kept = [] if is_moved else [p for p in model.parameters() if not p.requires_grad]
     memo = {id(value): value for value in [*kept, *shared]}
@@ -225,7 +226,7 @@ def _copied(model: torch.nn.Module, shared: Iterable[Any], *, is_moved: bool) ->
         ) from error
 
 
-def _checked_device(device: Any) -> torch.device:
+def _checked_device(device: torch.device | str | int) -> torch.device:
     try:
         return torch.device(device)
     except (RuntimeError, TypeError) as error:

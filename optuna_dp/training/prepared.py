@@ -4,12 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
+from optuna_dp.core.value_types import JsonObject
 from optuna_dp.errors import MissingExtraError
+from optuna_dp.training.record_arrays import Array
+
+if TYPE_CHECKING:
+    import torch
 
 # What a statement says of how records were prepared.
 BY_SCHEMA, BY_ROW, AS_GIVEN = "by schema", "prepared row by row", "as given"
@@ -38,9 +43,9 @@ class PreparedRecords:
     x: npt.NDArray[Any] = field(repr=False)
     y: npt.NDArray[Any] | None = field(repr=False)
     task: str | None
-    made_up_inputs: Any = field(repr=False)
-    notes: Mapping[str, Any] = field(repr=False)
-    ranges: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    made_up_inputs: Array = field(repr=False)
+    notes: JsonObject = field(repr=False)
+    ranges: Mapping[str, list[float]] = field(default_factory=dict, repr=False)
 
     def __post_init__(self) -> None:
         for array in self.parts:
@@ -59,7 +64,7 @@ class PreparedRecords:
         """How many features a record has: the length of the first axis of one."""
         return int(np.prod(self.x.shape[1:]))
 
-    def tensors(self) -> tuple[Any, ...]:
+    def tensors(self) -> tuple[torch.Tensor, ...]:
         """Returns copies of the arrays as tensors of PyTorch, to look at or to predict from.
 
         Raises:

@@ -9,20 +9,22 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
+from optuna_dp.core.arrays import FloatArray
 from optuna_dp.errors import InvalidArgumentError, Text
+from optuna_dp.training.record_arrays import Array
 
 # From inputs (n, ...) to features (n, columns), or (n, ...), which are flattened.
-FeatureMap: TypeAlias = Callable[[Any], Any]
+FeatureMap: TypeAlias = Callable[[Array], Array]
 
 _COSINES = 128
 
 
-def public_maps(made_up_inputs: Any) -> dict[str, FeatureMap]:
+def public_maps(made_up_inputs: npt.ArrayLike) -> dict[str, FeatureMap]:
     """Returns feature maps for a table or for images, made of public numbers only, by name.
 
     =============  ================================================================================
@@ -76,28 +78,29 @@ def public_maps(made_up_inputs: Any) -> dict[str, FeatureMap]:
     directions = rng.standard_normal((rows.shape[1], _COSINES)) / math.sqrt(rows.shape[1])
     shifts = rng.uniform(0.0, 2.0 * math.pi, _COSINES)
 
-    def raw(x: Any) -> Any:
+    def raw(x: Array) -> FloatArray:
         standardized = (np.asarray(x, dtype=np.float64).reshape(len(x), -1) - middle) / deviation
-        return np.clip(standardized, -3.0, 3.0)
+        features: FloatArray = np.clip(standardized, -3.0, 3.0)
+        return features
 
-    def squares(x: Any) -> Any:
+    def squares(x: Array) -> FloatArray:
         values = raw(x)
         return np.hstack([values, (values * values - 1.0) / math.sqrt(2.0)])
 
-    def bins(x: Any) -> Any:
+    def bins(x: Array) -> npt.NDArray[np.bool_]:
         return np.hstack([raw(x) < -0.5, raw(x) > 0.5])
 
-    def pooled(x: Any) -> Any:
+    def pooled(x: Array) -> Array:
         even_pixels = np.asarray(x)[:, :, : inputs.shape[2] // 2 * 2, : inputs.shape[3] // 2 * 2]
         row_sums = even_pixels[:, :, ::2] + even_pixels[:, :, 1::2]
         return (row_sums[..., ::2] + row_sums[..., 1::2]) / 4.0
 
-    def gradients(x: Any) -> Any:
+    def gradients(x: Array) -> FloatArray:
         pixels = np.asarray(x, dtype=np.float64)
         parts = [np.diff(pixels, axis=axis).reshape(len(pixels), -1) for axis in (2, 3)]
         return np.hstack(parts)
 
-    def cosines(x: Any) -> Any:
+    def cosines(x: Array) -> FloatArray:
         return np.cos(raw(x) @ directions + shifts)
 
     maps_of_kind: dict[str, FeatureMap] = (
@@ -109,7 +112,7 @@ def public_maps(made_up_inputs: Any) -> dict[str, FeatureMap]:
     return maps | {"joined": side_by_side(maps, made_up_inputs)}
 
 
-def side_by_side(maps: Mapping[str, FeatureMap], made_up_inputs: Any) -> FeatureMap:
+def side_by_side(maps: Mapping[str, FeatureMap], made_up_inputs: Array) -> FeatureMap:
     """Returns public feature maps as one, whose features are theirs side by side.
 
     The features of each map are scaled to the same norm on the made-up inputs (the root of the
@@ -125,7 +128,7 @@ def side_by_side(maps: Mapping[str, FeatureMap], made_up_inputs: Any) -> Feature
     shared_norm = math.sqrt(sum(block.shape[1] for block in blocks) / len(blocks))
     factors = [np.float32(shared_norm / norm) for norm in norms]
 
-    def joined(inputs: Any) -> npt.NDArray[np.float32]:
+    def joined(inputs: Array) -> npt.NDArray[np.float32]:
         return np.hstack(
             [
                 _flat(feature_map(inputs)) * factor
@@ -136,6 +139,6 @@ def side_by_side(maps: Mapping[str, FeatureMap], made_up_inputs: Any) -> Feature
     return joined
 
 
-def _flat(features: Any) -> npt.NDArray[np.float32]:
+def _flat(features: Array) -> npt.NDArray[np.float32]:
     values = np.asarray(features, dtype=np.float32)
     return values.reshape(len(values), -1)

@@ -4,13 +4,25 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeGuard, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
+if TYPE_CHECKING:
+    import torch
 
-def mapped(function: Callable[[Any], Any], part: Any) -> Any:
+# An array of numpy or a tensor of PyTorch: no type has what both of them have.
+Array: TypeAlias = Any
+# Where what comes out is of the kind that went in.
+SameArray = TypeVar("SameArray", npt.NDArray[Any], "torch.Tensor")
+# A part of records: an array, or a tuple or a mapping of parts.
+Part: TypeAlias = Any
+# The parts of records; a part that is an array has the records along its first axis.
+Parts: TypeAlias = tuple[Part, ...]
+
+
+def mapped(function: Callable[[Array], object], part: Part) -> Part:
     """Returns a part of records with a function applied to each of its arrays."""
     if isinstance(part, Mapping):
         return {key: mapped(function, value) for key, value in part.items()}
@@ -19,31 +31,31 @@ def mapped(function: Callable[[Any], Any], part: Any) -> Any:
     return function(part)
 
 
-def leaves(part: Any) -> list[Any]:
+def leaves(part: Part) -> list[Array]:
     """Returns the arrays of a part of records."""
-    arrays: list[Any] = []
+    arrays: list[Array] = []
     mapped(arrays.append, part)
     return arrays
 
 
-def arrays_of_item(item: Any) -> list[Any]:
+def arrays_of_item(item: object) -> list[Array]:
     """Returns the arrays of one item of a data set."""
     parts = tuple(item) if isinstance(item, list) else item
     return [array for array in leaves(parts) if is_array(array)]
 
 
-def is_array(value: Any) -> bool:
+def is_array(value: object) -> TypeGuard[Array]:
     """Returns whether a value is an array of numpy or a tensor of PyTorch."""
     return isinstance(value, np.ndarray) or is_tensor(value)
 
 
-def is_tensor(value: Any) -> bool:
+def is_tensor(value: object) -> TypeGuard[torch.Tensor]:
     """Returns whether a value is a tensor of PyTorch."""
     torch = sys.modules.get("torch")
     return torch is not None and isinstance(value, torch.Tensor)
 
 
-def is_dense(array: Any) -> bool:
+def is_dense(array: Array) -> bool:
     """Returns whether an array is neither sparse nor nested."""
     if isinstance(array, np.ndarray):
         return True
@@ -52,7 +64,7 @@ def is_dense(array: Any) -> bool:
     return array.layout is torch.strided and not array.is_nested
 
 
-def rows_of(array: Any, indices: npt.NDArray[np.int64]) -> Any:
+def rows_of(array: SameArray, indices: npt.NDArray[np.int64]) -> SameArray:
     """Returns some records of an array, of a type that PyTorch has."""
     if isinstance(array, np.ndarray):
         rows = array[indices]
@@ -64,7 +76,7 @@ def rows_of(array: Any, indices: npt.NDArray[np.int64]) -> Any:
     return array[torch.from_numpy(indices).to(array.device)]
 
 
-def overlap(array: Any, other_array: Any) -> bool:
+def overlap(array: Array, other_array: Array) -> bool:
     """Returns whether two arrays share memory of the processor."""
     try:
         array, other_array = (a.detach() if is_tensor(a) else a for a in (array, other_array))
@@ -73,14 +85,14 @@ def overlap(array: Any, other_array: Any) -> bool:
         return False  # On a GPU, or of a type that numpy does not have.
 
 
-def is_same(value: Any, other_value: Any) -> bool:
+def is_same(value: object, other_value: object) -> bool:
     """Returns whether two values are one object, or arrays that share memory."""
     if value is other_value:
         return True
     return is_array(value) and is_array(other_value) and overlap(value, other_value)
 
 
-def records_overlap(array: Any) -> bool:
+def records_overlap(array: Array) -> bool:
     """Returns whether the first two records of an array share memory.
 
     The strides decide, so a stand-in of the same strides is asked, whatever the device.

@@ -12,26 +12,32 @@ into them outlives the call.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
-from typing import Any
+from typing import Any, TypeAlias
 
 import torch
 from torch.overrides import TorchFunctionMode
 
 from optuna_dp.errors import InvalidArgumentError, Text, type_of
 from optuna_dp.training.generators import Draws
-from optuna_dp.training.record_arrays import mapped
+from optuna_dp.training.record_arrays import Part, Parts, mapped
 
 # From a model and the parts of one record to one number.
 RecordFunction = Callable[..., torch.Tensor]
+# What a model returns: mostly a tensor; some return a tuple, or an object with logits.
+Output: TypeAlias = Any
+# From a model's output and a target to one number.
+PairLoss: TypeAlias = Callable[[Output, Part], torch.Tensor]
 Tensors = Mapping[str, torch.Tensor]
+# One tensor; of gradients a tensor for each weight, by name.
+Results: TypeAlias = Any
 # From weights, buffers and the parts of records to each record's own result.
-OfRecords = Callable[..., Any]
+OfRecords = Callable[..., Results]
 
 
-def loss_of_pair(loss: Callable[[Any, Any], Any]) -> RecordFunction:
+def loss_of_pair(loss: PairLoss) -> RecordFunction:
     """Returns the loss of one record that is an input and a target.
 
     The model and the loss are called with a batch axis of length 1, as PyTorch's models and losses
@@ -41,7 +47,7 @@ def loss_of_pair(loss: Callable[[Any, Any], Any]) -> RecordFunction:
     """
     shaped = _in_shape_of if _is_of_torch(loss) else lambda targets, output: output
 
-    def of_record(model: torch.nn.Module, *record: Any) -> Any:
+    def of_record(model: torch.nn.Module, *record: Part) -> torch.Tensor:
         features, target = _pair(record)
         output = model(mapped(_with_batch_axis, features))
         targets = mapped(_with_batch_axis, target)
@@ -61,7 +67,7 @@ def loss_of_pair(loss: Callable[[Any, Any], Any]) -> RecordFunction:
     return of_record
 
 
-def is_of_logits(loss: Callable[[Any, Any], Any] | None) -> bool:
+def is_of_logits(loss: PairLoss | None) -> bool:
     """Returns whether a loss is one of logits, by what it says of a single output.
 
     For a class that is 1 a logit is the better the larger it is. The answer of a regression is
@@ -80,7 +86,7 @@ def is_of_logits(loss: Callable[[Any, Any], Any] | None) -> bool:
     return far < near
 
 
-def accuracy_of_pair(model: torch.nn.Module, *record: Any) -> torch.Tensor:
+def accuracy_of_pair(model: torch.nn.Module, *record: Part) -> torch.Tensor:
     """Returns whether a model is right about one record that is an input and a class.
 
     The largest of the model's outputs counts as its answer; of a single output, which is a logit,
@@ -118,7 +124,7 @@ def accuracy_of_pair(model: torch.nn.Module, *record: Any) -> torch.Tensor:
     return (answers == targets).double().mean()
 
 
-def closeness_of_pair(model: torch.nn.Module, *record: Any) -> torch.Tensor:
+def closeness_of_pair(model: torch.nn.Module, *record: Part) -> torch.Tensor:
     """Returns one minus the distance of a prediction and a target, in units of the target's range.
 
     Targets lie between -1 and 1, so the range has length 2.
@@ -142,13 +148,13 @@ SCORES: dict[str, RecordFunction] = {
 }  # fmt: skip
 
 
-def usual_loss(task: str | None) -> Callable[[Any, Any], Any]:
+def usual_loss(task: str | None) -> PairLoss:
     """Returns the usual loss for a target: "classes" or a "number"."""
     functional = torch.nn.functional
     return functional.cross_entropy if task == "classes" else functional.mse_loss
 
 
-def _pair(record: tuple[Any, ...]) -> tuple[Any, Any]:
+def _pair(record: Parts) -> tuple[Part, Part]:
     if len(record) != 2:
         raise InvalidArgumentError(
             "records",
@@ -184,10 +190,10 @@ class Scope(torch.nn.Module):
         self.function = function
         self.argument = argument
 
-    def forward(self, *record: Any) -> torch.Tensor:
+    def forward(self, *record: Part) -> torch.Tensor:
         """Returns the function's number of one record, as a tensor without axes."""
         buffers = dict(self.model.named_buffers())
-        number: Any = self.function(self.model, *record)
+        number = self.function(self.model, *record)
         for name, buffer in self.model.named_buffers():
             if buffer is not buffers.get(name):
                 raise running_statistics(self.model, name)
@@ -208,7 +214,7 @@ class Scope(torch.nn.Module):
             )
         return number.reshape(())
 
-    def with_tensors(self, weights: Tensors, buffers: Tensors, record: Any) -> torch.Tensor:
+    def with_tensors(self, weights: Tensors, buffers: Tensors, record: Parts) -> torch.Tensor:
         """Returns the number of one record with these weights and buffers in the model."""
         named = {f"model.{name}": tensor for name, tensor in {**buffers, **weights}.items()}
         # Tied weights have one name, and the tie is kept.
@@ -226,10 +232,10 @@ def at_once(scope: Scope, *, gradients: bool, draws: str = "different") -> OfRec
         draws: Whether the records' draws are "different" or the "same".
     """
 
-    def of_record(weights: Tensors, buffers: Tensors, *record: Any) -> torch.Tensor:
+    def of_record(weights: Tensors, buffers: Tensors, *record: Part) -> torch.Tensor:
         return scope.with_tensors(weights, buffers, record)
 
-    def number_of_record(weights: Tensors, buffers: Tensors, *record: Any) -> torch.Tensor:
+    def number_of_record(weights: Tensors, buffers: Tensors, *record: Part) -> torch.Tensor:
         # Within a transform that differentiates: vmap alone cannot take nn.LSTM.
         number: torch.Tensor = torch.func.vjp(
             lambda values: _as_float(of_record(values, buffers, *record)), dict(weights)
@@ -238,7 +244,7 @@ def at_once(scope: Scope, *, gradients: bool, draws: str = "different") -> OfRec
 
     function = torch.func.grad(of_record) if gradients else number_of_record
 
-    def of_records(weights: Tensors, buffers: Tensors, *records: Any) -> Any:
+    def of_records(weights: Tensors, buffers: Tensors, *records: Part) -> Results:
         axes = (None, None, *(0 for _ in records))
         with _without_fast_path(), warnings.catch_warnings():
             # PyTorch's own advice for its developers, where it takes records one after another.
@@ -253,7 +259,7 @@ def at_once(scope: Scope, *, gradients: bool, draws: str = "different") -> OfRec
 def of_one(scope: Scope, *, gradients: bool) -> OfRecords:
     """Returns what computes a single record by itself, without vmap; see :func:`at_once`."""
 
-    def of_record(weights: Tensors, buffers: Tensors, *record: Any) -> Any:
+    def of_record(weights: Tensors, buffers: Tensors, *record: Part) -> Results:
         if not gradients:
             return _as_float(scope.with_tensors(weights, buffers, record))
         leaves = {name: value.detach().requires_grad_() for name, value in weights.items()}
@@ -280,8 +286,12 @@ class OwnTables(TorchFunctionMode):
     """
 
     def __torch_function__(
-        self, function: Any, types: Any, args: Any = (), kwargs: Any = None
-    ) -> Any:
+        self,
+        function: Callable[..., object],
+        types: Collection[type],
+        args: tuple[Any, ...] = (),
+        kwargs: Mapping[str, Any] | None = None,
+    ) -> object:
         keywords = kwargs or {}
         if function in (torch.nn.functional.embedding, torch.embedding):
             place = 0 if function is torch.embedding else 1
@@ -310,14 +320,14 @@ def _with_batch_axis(tensor: torch.Tensor) -> torch.Tensor:
     return tensor.unsqueeze(0)
 
 
-def _is_of_torch(loss: Any) -> bool:
+def _is_of_torch(loss: object) -> bool:
     """Returns whether a loss is a function or a module of PyTorch, or one with arguments set."""
     function = loss.func if isinstance(loss, partial) else loss
     owner = type(function) if isinstance(function, torch.nn.Module) else function
     return str(getattr(owner, "__module__", "")).split(".")[0] == "torch"
 
 
-def _in_shape_of(targets: Any, output: Any) -> Any:
+def _in_shape_of(targets: Part, output: Output) -> Output:
     """Returns an output in its targets' shape, if they differ by axes of length 1 only."""
     if not isinstance(output, torch.Tensor) or not isinstance(targets, torch.Tensor):
         return output

@@ -10,15 +10,18 @@ import logging
 import math
 import sys
 from collections.abc import Mapping
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
 
 from optuna_dp.errors import InvalidArgumentError, Text, type_of
-from optuna_dp.training.data_sets import first_arrays, holders_of, origins
+from optuna_dp.training.data_sets import DataSet, first_arrays, holders_of, origins
 from optuna_dp.training.prepared import PreparedRecords
 from optuna_dp.training.record_arrays import (
+    Array,
+    Part,
+    Parts,
     is_array,
     is_dense,
     is_same,
@@ -48,17 +51,17 @@ class Records(Protocol):
         """Returns how many records there are."""
         ...
 
-    def take(self, indices: npt.NDArray[np.int64]) -> tuple[Any, ...]:
+    def take(self, indices: npt.NDArray[np.int64]) -> Parts:
         """Returns some records: their parts, each with the records along its first axis.
 
         Args:
             indices: Which records, at least one.
         """
 
-    def holders(self) -> list[Any]:
+    def holders(self) -> list[object]:
         """Returns the arrays, or the data set and what it is seen to hold of each record."""
 
-    def first_arrays(self) -> list[Any]:
+    def first_arrays(self) -> list[Array]:
         """Returns the arrays, or those of the first few items of a data set."""
 
 
@@ -71,7 +74,7 @@ class ArrayRecords(Records):
         name: The argument that they were given as.
     """
 
-    def __init__(self, parts: tuple[Any, ...], name: str) -> None:
+    def __init__(self, parts: Parts, name: str) -> None:
         # A mapping of a script's own may hold other arrays later.
         self._parts = tuple(mapped(lambda array: array, part) for part in parts)
         self._arrays = leaves(self._parts)
@@ -129,13 +132,13 @@ class ArrayRecords(Records):
     def __len__(self) -> int:
         return len(self._arrays[0])
 
-    def take(self, indices: npt.NDArray[np.int64]) -> tuple[Any, ...]:
+    def take(self, indices: npt.NDArray[np.int64]) -> Parts:
         return tuple(mapped(lambda array: rows_of(array, indices), part) for part in self._parts)
 
-    def holders(self) -> list[Any]:
+    def holders(self) -> list[object]:
         return self._arrays
 
-    def first_arrays(self) -> list[Any]:
+    def first_arrays(self) -> list[Array]:
         return self._arrays
 
 
@@ -150,7 +153,7 @@ class DataSetRecords(Records):
         data_set: As above.
     """
 
-    def __init__(self, data_set: Any, name: str) -> None:
+    def __init__(self, data_set: DataSet, name: str) -> None:
         self.data_set = data_set
         self._length = len(data_set)  # It is drawn from as it is now.
         if not self._length:
@@ -169,7 +172,7 @@ class DataSetRecords(Records):
     def __len__(self) -> int:
         return self._length
 
-    def take(self, indices: npt.NDArray[np.int64]) -> tuple[Any, ...]:
+    def take(self, indices: npt.NDArray[np.int64]) -> Parts:
         import torch  # An extra.
 
         items = [self.data_set[int(index)] for index in indices]
@@ -186,14 +189,14 @@ class DataSetRecords(Records):
             ) from error
         return tuple(batch) if isinstance(items[0], tuple | list) else (batch,)
 
-    def holders(self) -> list[Any]:
+    def holders(self) -> list[object]:
         return holders_of(self.data_set)
 
-    def first_arrays(self) -> list[Any]:
+    def first_arrays(self) -> list[Array]:
         return first_arrays(self.data_set)
 
 
-def read_records(records: Any, name: str = "records") -> Records:
+def read_records(records: object, name: str = "records") -> Records:
     """Returns records as they were given to :func:`optuna_dp.train`.
 
     Args:
@@ -281,7 +284,7 @@ def check_number(records: Records, planned: float, name: str = "records") -> Non
     )
 
 
-def refuse_as_inputs(inputs: Any, *private: Records | None) -> None:
+def refuse_as_inputs(inputs: Part, *private: Records | None) -> None:
     """Refuses inputs of a rehearsal that are private records, where that can be seen.
 
     Args:
@@ -307,7 +310,7 @@ def refuse_as_inputs(inputs: Any, *private: Records | None) -> None:
         )
 
 
-def _refuse_what_draws(records: Any, name: str) -> None:
+def _refuse_what_draws(records: object, name: str) -> None:
     """Refuses what draws records by itself: the engine does."""
     data = sys.modules.get("torch.utils.data")
     for kind, remedy in _DRAWS.items() if data is not None else ():

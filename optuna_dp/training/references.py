@@ -6,12 +6,13 @@ import dis
 import functools
 import inspect
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any
 
 from optuna_dp.training.record_arrays import is_array, is_same
 
 
-def named_records(functions: Iterable[Callable[..., Any]], holders: Iterable[Any]) -> str | None:
+def named_records(
+    functions: Iterable[Callable[..., object]], holders: Iterable[object]
+) -> str | None:
     """Returns by what name a function reaches the records; None if it is not seen to.
 
     A loss gets its record as an argument. One that names all records may use another one, by
@@ -30,7 +31,7 @@ def named_records(functions: Iterable[Callable[..., Any]], holders: Iterable[Any
     return None
 
 
-def _values(function: Any) -> Iterator[tuple[str, Any]]:
+def _values(function: object) -> Iterator[tuple[str, object]]:
     """Yields what a function holds or names, by name."""
     if isinstance(function, functools.partial):
         yield from ((f"argument {index}", value) for index, value in enumerate(function.args))
@@ -55,7 +56,7 @@ def _values(function: Any) -> Iterator[tuple[str, Any]]:
             yield instruction.argval, function.__globals__[instruction.argval]
 
 
-def _attributes(name: str, value: Any) -> Iterator[tuple[str, Any]]:
+def _attributes(name: str, value: object) -> Iterator[tuple[str, object]]:
     if is_array(value) or inspect.ismodule(value) or isinstance(value, type):
         return
     if isinstance(value, dict):

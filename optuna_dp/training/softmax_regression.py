@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -16,7 +15,8 @@ from optuna_dp.training.chunks import BLOCK, Chunk, chunks_of, in_chunks, placed
 from optuna_dp.training.exact_step import ExactStep
 from optuna_dp.training.learner import Learner
 from optuna_dp.training.made_up import features_of_order_one
-from optuna_dp.training.optimizers import ArrayOptimizer
+from optuna_dp.training.optimizers import ArrayOptimizer, OptimizerFactory
+from optuna_dp.training.record_arrays import Array, Part
 from optuna_dp.training.records import Records
 
 # Of the gradients of the records that are computed at a time.
@@ -112,7 +112,7 @@ class SoftmaxLearner(Learner):
                     "shape (n,), whole numbers from 0 on",
                 )
 
-    def begin(self, optimizer: Any, learning_rate: float) -> None:
+    def begin(self, optimizer: str | OptimizerFactory, learning_rate: float) -> None:
         self._optimizer = ArrayOptimizer(optimizer, self._trained, learning_rate)
 
     def default_inputs(self, records: Records) -> FloatArray:
@@ -129,7 +129,7 @@ class SoftmaxLearner(Learner):
         rng = np.random.default_rng(draw)
         return lambda deviation: [rng.normal(0.0, deviation, self.weights)]
 
-    def outputs(self, inputs: Any) -> FloatArray:
+    def outputs(self, inputs: Part) -> FloatArray:
         return np.asarray(np.asarray(inputs, dtype=np.float64) @ self._trained)
 
     def clipped_sum(
@@ -146,7 +146,7 @@ class SoftmaxLearner(Learner):
                 total += step.sum_of([gradients])[0]
         return [total]
 
-    def _gradients(self, x: Any, y: Any) -> FloatArray:
+    def _gradients(self, x: Array, y: Array) -> FloatArray:
         """Returns the gradient of each record, shape (records, weights)."""
         x, labels = np.asarray(x, dtype=np.float64), np.asarray(y)
         with np.errstate(all="ignore"):

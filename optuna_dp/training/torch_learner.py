@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -58,9 +57,9 @@ class TorchLearner(OwnModel, Learner):
         score: RecordFunction | None,
         score_argument: str,
         chunk_size: int | None,
-        device: Any,
+        device: torch.types.Device,
         batch_size: float = math.inf,
-        shared: Iterable[Any] = (),
+        shared: Iterable[object] = (),
         has_logits: bool = False,
     ) -> None:
         if device is None and torch.cuda.is_available():
@@ -114,7 +113,7 @@ class TorchLearner(OwnModel, Learner):
         for some_records in (records, *(() if score_records is None else (score_records,))):
             seed_kept_generators(some_records.holders())
 
-    def default_inputs(self, records: Records) -> Any:
+    def default_inputs(self, records: Records) -> FloatArray | None:
         inputs = self.on_device(usual_parts(records))[0]
         is_plain = isinstance(inputs, torch.Tensor) and inputs.is_floating_point()
         if not is_plain or not is_made_of(self._module, (*_DENSE, *_NORMS)):
