@@ -82,7 +82,7 @@ class CheckedRun:
 
 
 def checked_run(
-    objective: Callable[[Trial], Any],
+    objective: Callable[[Trial], object],
     plan: BudgetPlan | RunPlan | None,
     model_run: CheckedRun | None = None,
 ) -> CheckedRun:
@@ -173,7 +173,7 @@ def _add_others(study: optuna.Study, model_run: CheckedRun | None) -> None:
         study.add_trial(create_trial(value=value, params=params, distributions=distributions))
 
 
-def _giving(params: dict[str, Any]) -> BaseSampler:
+def _giving(params: dict[str, object]) -> BaseSampler:
     """Returns a sampler that gives these parameters, and draws others at random."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ExperimentalWarning)
@@ -181,10 +181,10 @@ def _giving(params: dict[str, Any]) -> BaseSampler:
         return PartialFixedSampler(params, RandomSampler(seed=secrets.randbits(32)))
 
 
-def _score(run: Callable[[], Any]) -> tuple[float | None, str]:
+def _score(run: Callable[[], object]) -> tuple[float | None, str]:
     """Returns the score, or what went wrong."""
     try:
-        value = run()
+        value: Any = run()  # Whatever it is: float says whether it is a number.
     except optuna.TrialPruned:
         return None, ""
     except (Exception, SystemExit) as error:  # Whatever a run raises is an outcome of it.

@@ -6,7 +6,7 @@ The objective is run twice with the same hyperparameters, and its source is read
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from optuna_dp.accounting.events import as_event
 from optuna_dp.check import randomness, run_faults, score_faults
@@ -18,12 +18,13 @@ from optuna_dp.runs.run_plan import RunPlan
 
 if TYPE_CHECKING:
     from dp_accounting import dp_event
+    from optuna.trial import Trial
 
     from optuna_dp.samplers.budget.plan import BudgetPlan
 
 
 def check_objective(
-    objective: Callable[..., Any],
+    objective: Callable[[Trial], object],
     event: dp_event.DpEvent | None = None,
     *,
     plan: BudgetPlan | RunPlan | None = None,

@@ -56,7 +56,7 @@ def states() -> dict[str, str]:
     return {name: repr(_plain(get_state())) for name, get_state, _, _ in _generators()}
 
 
-def _plain(state: Any) -> Any:
+def _plain(state: object) -> object:
     """Returns a generator's state without arrays, whose repr leaves most of them out."""
     if isinstance(state, dict):
         return {name: _plain(value) for name, value in state.items()}

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
 
 from optuna_dp.check.checked_run import CheckedRun
 from optuna_dp.check.objective_report import Finding
 
 
-def wrong_arguments(objective: Callable[..., Any]) -> Finding | None:
+def wrong_arguments(objective: Callable[..., object]) -> Finding | None:
     """Returns a finding if an objective cannot be called with a trial alone, else None."""
     try:
         signature = inspect.signature(objective)

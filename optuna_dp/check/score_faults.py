@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 from optuna_dp.check.checked_run import CheckedRun
 from optuna_dp.check.objective_report import Finding
@@ -87,7 +86,7 @@ def _returns_exact(run: CheckedRun) -> bool:
     )
 
 
-def _numbers_in(attribute: Any, name: str = "") -> Iterator[tuple[str, float]]:
+def _numbers_in(attribute: object, name: str = "") -> Iterator[tuple[str, float]]:
     """Yields the numbers of an attribute by name, those in lists and mappings included."""
     if isinstance(attribute, int | float):
         yield name, attribute

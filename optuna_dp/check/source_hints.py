@@ -12,7 +12,6 @@ import inspect
 import textwrap
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 from optuna_dp.check import source_patterns as patterns
 from optuna_dp.check.objective_report import Finding
@@ -197,7 +196,7 @@ def hints_in_source(text: str) -> list[Finding]:
     return [hint for kind in _KINDS if (hint := _hint(kind, source)) is not None]
 
 
-def hints_at(objective: Callable[..., Any]) -> list[Finding]:
+def hints_at(objective: Callable[..., object]) -> list[Finding]:
     """Returns hints at the source of an objective; none if its source cannot be had."""
     try:
         return hints_in_source(inspect.getsource(objective))

@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 import math
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
@@ -80,7 +80,7 @@ def watching_scores(scores: list[NoisyScore]) -> Iterator[None]:
         _put(original, in_place_of=noting)
 
 
-def _put(function: Any, in_place_of: Any) -> None:
+def _put(function: Callable[..., float], in_place_of: Callable[..., float]) -> None:
     """Replaces a function in every module that has it by its name."""
     for module in list(sys.modules.values()):
         names = getattr(module, "__dict__", {})
@@ -93,7 +93,7 @@ def spent_precision(scores: Sequence[NoisyScore]) -> float:
     return math.fsum(score.noise_multiplier**-2 for score in scores)
 
 
-def paid_precision(event: Any) -> float:
+def paid_precision(event: dp_event.DpEvent) -> float:
     """Returns the sum of 1/s^2 over the scores that an event pays for.
 
     It is inf if a part may pay for a score and does not tell how much.

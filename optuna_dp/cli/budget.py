@@ -136,7 +136,7 @@ class _Answer:
     alternatives: list[Alternative]
     recommendation: str
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, object]:
         return {
             "plan": self.plan.to_json(),
             "epsilon": self.epsilon,

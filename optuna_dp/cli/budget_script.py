@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from string import Template
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from optuna_dp.samplers.budget.plan import BudgetPlan
@@ -12,7 +13,7 @@ if TYPE_CHECKING:
 _NAMES = ("joined", "squares", "raw", "cosines", "bins", "signs")
 
 
-def budget_script(arguments: dict[str, Any], plan: BudgetPlan) -> str:
+def budget_script(arguments: Mapping[str, object], plan: BudgetPlan) -> str:
     """Returns a script that runs a plan.
 
     Args:

@@ -10,7 +10,8 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Annotated, Any, TextIO
+from types import ModuleType
+from typing import Annotated, Any, NoReturn, TextIO
 
 import typer
 
@@ -120,7 +121,7 @@ def _no_study_starts() -> Iterator[None]:
     """Stops whatever begins a trial."""
     from optuna.study import Study  # start-up time
 
-    def stop(*arguments: Any, **settings: Any) -> Any:
+    def stop(*arguments: object, **settings: object) -> NoReturn:
         raise _StudyStarted
 
     original_methods = {name: vars(Study)[name] for name in ("optimize", "ask")}
@@ -132,7 +133,7 @@ def _no_study_starts() -> Iterator[None]:
             setattr(Study, name, method)
 
 
-def _imported(path: str) -> tuple[Any, bool]:
+def _imported(path: str) -> tuple[ModuleType, bool]:
     """Runs a file as a module of its own; what it imports from its folder is found.
 
     Returns:
@@ -169,7 +170,7 @@ def _standard_output_kept() -> contextlib.redirect_stdout[TextIO]:
     return contextlib.redirect_stdout(sys.stderr)
 
 
-def _named(module: Any, path: str, name: str, flag: str) -> Any:
+def _named(module: ModuleType, path: str, name: str, flag: str) -> Any:
     try:
         return getattr(module, name)
     except AttributeError:

@@ -17,9 +17,10 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 
-def option(metavar: str, help_text: str, group: str | None = None) -> Any:
+def option(metavar: str, help_text: str, group: str | None = None) -> OptionInfo:
     """Returns an option that shows what it takes, and says what it is for."""
-    return typer.Option(metavar=metavar, help=help_text, rich_help_panel=group)
+    info: OptionInfo = typer.Option(metavar=metavar, help=help_text, rich_help_panel=group)
+    return info
 
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for a program to read.")]
@@ -91,7 +92,7 @@ class Commands(TyperGroup):
         standalone_mode: bool = True,
         windows_expand_args: bool = True,
         **extra: Any,
-    ) -> Any:
+    ) -> object:
         """Runs the command line; see the base class."""
         arguments = (args, prog_name, complete_var, False, windows_expand_args)
         if not standalone_mode:
@@ -110,8 +111,8 @@ class Commands(TyperGroup):
         sys.exit(code)
 
 
-def _write_groups(formatter: Any, rows: Iterable[tuple[Any, Any]]) -> None:
-    groups: dict[str, list[Any]] = {}
+def _write_groups(formatter: Any, rows: Iterable[tuple[str, object]]) -> None:
+    groups: dict[str, list[object]] = {}
     for group, row in sorted(rows, key=lambda row: row[0] == "Options"):  # those come last
         groups.setdefault(group, []).append(row)
     for heading, entries in groups.items():

@@ -14,8 +14,13 @@ import typer
 from optuna_dp.cli.common import AsJson, clear_errors, option, table
 
 if TYPE_CHECKING:
+    from dp_accounting import dp_event
+    from optuna.distributions import BaseDistribution
+    from optuna.samplers import BaseSampler
     from rich.console import Console
 
+    from optuna_dp.core.arrays import FloatArray
+    from optuna_dp.digits import BudgetObjective
     from optuna_dp.releasing.release import Release
     from optuna_dp.samplers.budget.plan import BudgetPlan
 
@@ -111,20 +116,25 @@ def _check(console: Console, plan: BudgetPlan) -> None:
     console.print(f"{report}", highlight=False)
 
 
-def _studied(plan: BudgetPlan, objective: Any, **settings: Any) -> Release:
+def _studied(
+    plan: BudgetPlan,
+    objective: BudgetObjective,
+    search_space: dict[str, BaseDistribution] | None = None,
+    proposer: BaseSampler | None = None,
+) -> Release:
     # Lazy: --help and refusals come at once.
     import optuna
 
     import optuna_dp as odp
 
-    sampler = odp.BudgetSampler(plan, **settings)
+    sampler = odp.BudgetSampler(plan, search_space=search_space, proposer=proposer)
     study = optuna.create_study(direction="maximize", sampler=sampler)
     study.optimize(objective, callbacks=[odp.PrivacyCallback()])
     return odp.release(study)
 
 
 def _row(
-    name: str, batch: float, noise: float, trainings: str, training: Callable[[], Any]
+    name: str, batch: float, noise: float, trainings: str, training: Callable[[], FloatArray]
 ) -> list[str]:
     """Trains in one way again and again, and returns its row of the table."""
     from optuna_dp import digits  # Lazy: only a demo needs it.
@@ -138,11 +148,11 @@ def _row(
     return [name, f"{batch:g}", f"{noise:.2f}", trainings, interval]
 
 
-def _ways(plan: BudgetPlan) -> list[tuple[str, float, float, str, Callable[[], Any]]]:
+def _ways(plan: BudgetPlan) -> list[tuple[str, float, float, str, Callable[[], FloatArray]]]:
     """Returns ways to come to a model at an epsilon: name, batch, noise, trainings, training."""
     # Lazy: --help and refusals come at once.
     import optuna
-    from optuna.distributions import BaseDistribution, FloatDistribution
+    from optuna.distributions import FloatDistribution
 
     import optuna_dp as odp
     from optuna_dp import digits
@@ -166,23 +176,28 @@ def _ways(plan: BudgetPlan) -> list[tuple[str, float, float, str, Callable[[], A
     }
     guess = odp.around({"noise_per_weight": 0.3})
 
-    def defaults() -> Any:
+    def defaults() -> FloatArray:
         noise, length = plan_of_one_run.final.noise_multiplier, plan_of_one_run.final.steps
         return digits.train(*records, steps=length, noise_multiplier=noise, **_DEFAULTS)
 
-    def planned(budget: BudgetPlan, **settings: Any) -> Any:
+    def planned(
+        budget: BudgetPlan,
+        search_space: dict[str, BaseDistribution] | None = None,
+        proposer: BaseSampler | None = None,
+    ) -> FloatArray:
         objective = digits.BudgetObjective()
-        _studied(budget, objective, **settings)
+        _studied(budget, objective, search_space, proposer)
+        assert objective.weights is not None
         return objective.weights
 
-    def event(noise: float) -> Any:
+    def event(noise: float) -> dp_event.DpEvent:
         training = odp.dp_sgd(noise_multiplier=noise, sample_rate=batch / size, steps=steps)
         return odp.compose(training, odp.scoring.score_event(score))
 
-    def rand_tune(noise: float) -> Any:
+    def rand_tune(noise: float) -> FloatArray:
         models = {}
 
-        def objective(trial: Any) -> float:
+        def objective(trial: optuna.Trial) -> float:
             rate = odp.learning_rate(
                 noise_multiplier=noise,
                 steps=steps,
@@ -218,7 +233,7 @@ def _ways(plan: BudgetPlan) -> list[tuple[str, float, float, str, Callable[[], A
             batch,
             budget_with_pilots.final.noise_multiplier,
             pilots,
-            lambda: planned(budget_with_pilots, search_space=space, proposer=guess),
+            lambda: planned(budget_with_pilots, space, guess),
         ),
         (f"RandTune, mean {_MEAN}", batch, best, mean_runs, lambda: rand_tune(best)),
     ]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
@@ -15,6 +15,8 @@ from optuna_dp.core.numbers_shown import rounded_down, rounded_up
 from optuna_dp.errors import InvalidArgumentError
 
 if TYPE_CHECKING:
+    from dp_accounting import dp_event
+
     from optuna_dp.planning.selection_plan import PlanRow, SelectionPlan
 
 
@@ -144,7 +146,7 @@ _FLAGS = {
 # The run.
 
 
-def _check(event: str | None, training: dict[str, Any], target: float | None) -> None:
+def _check(event: str | None, training: Mapping[str, object], target: float | None) -> None:
     """Refuses options that contradict each other, or leave open what a run is."""
     noise = training["--noise-multiplier"]
     if event is not None:
@@ -182,7 +184,7 @@ def _check(event: str | None, training: dict[str, Any], target: float | None) ->
         )
 
 
-def _read(event: str) -> Any:
+def _read(event: str) -> dp_event.DpEvent:
     """Returns the event of a run from its JSON."""
     from optuna_dp.accounting.event_json import event_from_json  # start-up time
 
@@ -194,7 +196,9 @@ def _read(event: str) -> Any:
         ) from None
 
 
-def _dp_sgd(training: dict[str, Any]) -> Any:
+def _dp_sgd(
+    training: dict[str, Any],
+) -> dp_event.DpEvent | Callable[[float], dp_event.DpEvent]:
     """Returns the event of a run of DP-SGD; without a noise the function that makes it of one."""
     from optuna_dp.accounting import events  # start-up time
 
@@ -203,7 +207,7 @@ def _dp_sgd(training: dict[str, Any]) -> Any:
     if score_noise is not None:
         score = events.gaussian(validation.positive("score_noise", score_noise))
 
-    def run(noise: float) -> Any:
+    def run(noise: float) -> dp_event.DpEvent:
         rate, steps = training["--sample-rate"], training["--steps"]
         event = events.dp_sgd(noise_multiplier=noise, sample_rate=rate, steps=steps)
         return event if score is None else events.compose(event, score)

@@ -62,7 +62,7 @@ def recover(
         failures = sorted(set(fail or ()))
         open_trials = recover_study(load_study(storage, study), fail=failures)
     if as_json:
-        record: dict[str, Any] = {
+        record: dict[str, object] = {
             "marked_as_failed": failures,
             "open": [dataclasses.asdict(t) for t in open_trials],
         }

@@ -8,8 +8,9 @@ import importlib.util
 import logging
 import threading
 import weakref
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Mapping
+from types import ModuleType
+from typing import TYPE_CHECKING, TypeVar
 
 from optuna.storages import BaseStorage, InMemoryStorage
 from optuna.study import Study
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
     from optuna_dp.releasing.release import Release
 
 _logger = logging.getLogger("optuna_dp")
+
+T = TypeVar("T")
 
 PACKAGES = ("optuna_dashboard", "plotly")
 _ID = "optuna-dp-"
@@ -152,14 +155,16 @@ def annotate_published(study: Study, release: Release) -> None:
     _draw(board, study, release, figures)
 
 
-def _board() -> Any:
+def _board() -> ModuleType:
     for package in PACKAGES:
         if importlib.util.find_spec(package) is None:
             raise MissingExtraError(package, "dashboard")
     return importlib.import_module("optuna_dashboard")
 
 
-def _draw(board: Any, study: Study, target: Any, figures: dict[str, Callable[..., Any]]) -> None:
+def _draw(
+    board: ModuleType, study: Study, target: T, figures: Mapping[str, Callable[[T], go.Figure]]
+) -> None:
     for name, plot in figures.items():
         try:
             figure = plot(target)

@@ -22,7 +22,6 @@ loaded when it is first used, and says so if Flower is missing.
 from __future__ import annotations
 
 import importlib.util
-from typing import Any
 
 import lazy_loader
 
@@ -33,7 +32,7 @@ _PACKAGES = ("flwr", "cryptography")
 _load, _, __all__ = lazy_loader.attach_stub(__name__, __file__)
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> object:
     try:
         return _load(name)
     except ModuleNotFoundError as error:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import copy
 import itertools
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, TypeAlias
 
 from flwr.app import Context, Error, Message, RecordDict
 from flwr.clientapp import ClientApp
@@ -15,6 +15,12 @@ from flwr.supercore.task_identity import TaskIdentity
 
 from optuna_dp.core import validation
 from optuna_dp.errors import InvalidArgumentError
+
+if TYPE_CHECKING:
+    from flwr.supercore.run import Run
+
+# What Flower takes as a configuration: flat, by name.
+Config: TypeAlias = Mapping[str, bool | int | float | str]
 
 _RUN_ID = 1
 _SERVER_NODE = 1
@@ -39,9 +45,9 @@ class InProcessGrid(Grid):
     def __init__(
         self,
         app: Callable[[Message, Context], Message] | Sequence[ClientApp],
-        node_configs: Sequence[dict[str, Any]],
+        node_configs: Sequence[Config],
         *,
-        run_config: dict[str, Any] | None = None,
+        run_config: Config | None = None,
     ) -> None:
         n = validation.whole("len(node_configs)", len(node_configs), 1)
         apps = [app] * n if callable(app) else list(app)
@@ -53,7 +59,7 @@ class InProcessGrid(Grid):
                 zip(itertools.count(1001), node_configs, strict=False)
             )
         }
-        self._run: Any = None
+        self._run: Run | None = None
         self._count = itertools.count(1)
         self._replies: dict[str, Message] = {}
         for name, value in (
@@ -67,15 +73,15 @@ class InProcessGrid(Grid):
                 setattr(TaskIdentity, name, value)
 
     @staticmethod
-    def server_context(run_config: dict[str, Any] | None = None) -> Context:
+    def server_context(run_config: Config | None = None) -> Context:
         """Returns a context for the server's side."""
         return Context(_RUN_ID, _SERVER_NODE, {}, RecordDict(), run_config or {})
 
-    def set_run(self, run: Any) -> None:
+    def set_run(self, run: Run) -> None:
         self._run = run
 
     @property
-    def run(self) -> Any:
+    def run(self) -> Run | None:
         return self._run
 
     def create_message(

@@ -20,7 +20,7 @@ import json
 import os
 import secrets
 import stat
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
@@ -42,7 +42,7 @@ MOST_SET_UPS = 64
 _NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
 
 
-def _vote_event(data: Any) -> SkellamDpEvent:
+def _vote_event(data: object) -> SkellamDpEvent:
     event = event_from_json(data)
     if not isinstance(event, SkellamDpEvent):
         raise ValueError("the event is not that of a vote")
@@ -80,7 +80,7 @@ class Answer(Entry):
     server: str
 
     @classmethod
-    def refusal(cls, data: Any, reason: str, fix: str = "") -> VoteRefusedError:
+    def refusal(cls, data: object, reason: str, fix: str = "") -> VoteRefusedError:
         """Returns the error for a line that is not one of a ledger."""
         return VoteRefusedError(f"the ledger is damaged: {reason}")
 
@@ -255,7 +255,7 @@ class FileLedger(Ledger):
             os.close(file)
 
 
-def _line(previous: bytes, record: dict[str, Any]) -> bytes:
+def _line(previous: bytes, record: Mapping[str, object]) -> bytes:
     """A record as a line of the file, with the digest of it and of the line before."""
     text = json.dumps(record, sort_keys=True)
     digest = hashlib.sha256(previous + text.encode()).hexdigest()
@@ -341,5 +341,5 @@ def set_ups_in(text: str) -> SetUps:
     return data
 
 
-def _are_steps(value: Any) -> bool:
+def _are_steps(value: object) -> bool:
     return isinstance(value, list) and all(isinstance(step, str) for step in value)

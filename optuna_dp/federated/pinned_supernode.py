@@ -20,9 +20,8 @@ import logging
 import os
 import re
 import sys
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 from flwr.supercore import telemetry
 from flwr.supercore.fab import Fab
@@ -61,14 +60,19 @@ def digests_in(text: str) -> frozenset[str]:
     return frozenset(match[1] for match in matches if match is not None)
 
 
-def pinned(pull: Callable[..., Any], digests: Collection[str]) -> Callable[..., Any]:
+def pinned(pull: Callable[..., object], digests: Collection[str]) -> Callable[..., object]:
     """Returns Flower's ``_pull_and_store_message`` with a look at the app that comes along."""
 
     @functools.wraps(pull)
-    def pull_pinned(*, get_fab: Callable[..., Fab], trusted_entities: Any, **settings: Any) -> Any:
+    def pull_pinned(
+        *,
+        get_fab: Callable[..., Fab],
+        trusted_entities: Mapping[str, str] | None,
+        **settings: object,
+    ) -> object:
         entities = _Entities(trusted_entities or {})
 
-        def get_listed(*arguments: Any) -> Fab:
+        def get_listed(*arguments: object) -> Fab:
             fab = get_fab(*arguments)
             digest = hashlib.sha256(fab.content).hexdigest()
             if digest in digests:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from flwr.app import ConfigRecord, RecordDict
@@ -34,7 +33,7 @@ class PlainSum(Transport):
     planned.
     """
 
-    def facts(self) -> dict[str, Any]:
+    def facts(self) -> dict[str, str]:
         return {"sum": "plain"}
 
     def collect(self, server: Server, nodes: Sequence[int], query: VoteQuery) -> Attempt:

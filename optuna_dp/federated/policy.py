@@ -22,7 +22,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from fractions import Fraction
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import tomllib
@@ -32,6 +31,7 @@ from optuna_dp.accounting.guarantee import Guarantee
 from optuna_dp.accounting.kinds.skellam import SkellamDpEvent
 from optuna_dp.accounting.skellam import rdp_bound
 from optuna_dp.core import validation
+from optuna_dp.core.value_types import JsonObject
 from optuna_dp.errors import InvalidArgumentError
 from optuna_dp.federated.ledger import Answer
 from optuna_dp.federated.query import VoteQuery, VoteRefusedError
@@ -120,7 +120,7 @@ class VotePolicy:
     max_votes: int = 100
     max_candidates: int = 10_000
     max_clients: int = 1_000
-    search_space: Mapping[str, Mapping[str, Any]] | None = field(default=None, hash=False)
+    search_space: Mapping[str, JsonObject] | None = field(default=None, hash=False)
     ledger: str | None = None
 
     def __post_init__(self) -> None:
@@ -385,7 +385,7 @@ def total_epsilon(
     return Guarantee(together, adjacency).epsilon(delta)
 
 
-def _within(range_limits: Mapping[str, Any] | None, value: Any) -> bool:
+def _within(range_limits: JsonObject | None, value: object) -> bool:
     if range_limits is None:
         return False
     if "choices" in range_limits:

@@ -22,6 +22,7 @@ from optuna.distributions import (
 )
 
 from optuna_dp.core.optuna_internals import contains
+from optuna_dp.core.value_types import JsonObject
 from optuna_dp.errors import InvalidArgumentError, OptunaDPError, Text
 from optuna_dp.priors.given_points import to_internal
 from optuna_dp.priors.grid import grid_of
@@ -156,7 +157,7 @@ def parsed(text: str) -> VoteQuery:
 
 def search_to_json(
     space: Mapping[str, BaseDistribution], candidates: Sequence[Params]
-) -> dict[str, Any]:
+) -> JsonObject:
     """Returns search space and candidates as plain JSON values."""
     return {
         "space": {name: json.loads(distribution_to_json(d)) for name, d in space.items()},
@@ -167,7 +168,7 @@ def search_to_json(
     }
 
 
-def read_search(search: Mapping[str, Any]) -> tuple[dict[str, BaseDistribution], list[Params]]:
+def read_search(search: JsonObject) -> tuple[dict[str, BaseDistribution], list[Params]]:
     """Returns the search space and candidates of which :func:`search_to_json` made JSON.
 
     Raises:
@@ -187,7 +188,7 @@ def read_search(search: Mapping[str, Any]) -> tuple[dict[str, BaseDistribution],
     return space, [dict(zip(space, row, strict=True)) for row in zip(*columns, strict=True)]
 
 
-def external_value(name: str, distribution: BaseDistribution, i: int, number: Any) -> Any:
+def external_value(name: str, distribution: BaseDistribution, i: int, number: float) -> object:
     """The value that stands for an internal number; never a search among a parameter's choices."""
     internal = float(number)
     if not contains(distribution, internal):
@@ -197,7 +198,7 @@ def external_value(name: str, distribution: BaseDistribution, i: int, number: An
     return distribution.to_external_repr(internal)
 
 
-def checked_direction(value: Any) -> str:
+def checked_direction(value: object) -> str:
     """Returns "minimize" or "maximize"; refuses anything else."""
     if value not in _DIRECTIONS:
         raise InvalidArgumentError(
@@ -237,7 +238,7 @@ def choose_candidates(
     return tuple(_checked_candidate(space, i, c) for i, c in enumerate(candidates))
 
 
-def _checked_candidate(space: Mapping[str, BaseDistribution], i: int, candidate: Any) -> Params:
+def _checked_candidate(space: Mapping[str, BaseDistribution], i: int, candidate: object) -> Params:
     name = f"candidates[{i}]"
     if not isinstance(candidate, Mapping) or set(candidate) != set(space):
         raise InvalidArgumentError(

@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar, cast
+from typing import TypeVar, cast
 
 import numpy as np
 from flwr.app import ConfigRecord, RecordDict
@@ -97,7 +97,7 @@ class SecureSum(Transport):
                 fix="Raise epsilon.",
             )
 
-    def facts(self) -> dict[str, Any]:
+    def facts(self) -> dict[str, str]:
         return {"sum": "secure"}
 
     def collect(self, server: Server, nodes: Sequence[int], query: VoteQuery) -> Attempt:
@@ -166,7 +166,7 @@ class _Sum:
     def _ask(
         self,
         stage: str,
-        requests: Mapping[int, Mapping[str, Any]],
+        requests: Mapping[int, Mapping[str, object]],
         read: Callable[[RecordDict], _Read | None],
     ) -> dict[int, _Read]:
         """Takes one stage, and says how many nodes it has left."""
@@ -182,7 +182,7 @@ class _Sum:
         )
         return replies
 
-    def _lost(self, replies: Mapping[int, Any]) -> Attempt:
+    def _lost(self, replies: Mapping[int, object]) -> Attempt:
         """Everybody who was introduced has to write letters: the sum is set up anew."""
         return self.failed(f"{len(self._nodes) - len(replies)} nodes were lost before the vote.")
 

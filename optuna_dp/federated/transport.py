@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol, TypeVar
+from typing import NamedTuple, Protocol, TypeVar
 
 import numpy as np
 from flwr.app import Context, Message, RecordDict
@@ -62,7 +62,7 @@ class Transport(Protocol):
     def check(self, plan: VotePlan) -> None:
         """Refuses plans that it cannot carry out; by default none."""
 
-    def facts(self) -> dict[str, Any]:
+    def facts(self) -> dict[str, str]:
         """Returns what a privacy statement must say of it, JSON values."""
 
     def collect(self, server: Server, nodes: Sequence[int], query: VoteQuery) -> Attempt:
@@ -107,7 +107,7 @@ def _reject(reply: Message, reason: str) -> None:
     _logger.warning("A reply of node %d was rejected: %s.", reply.metadata.src_node_id, reason)
 
 
-def only_entry(content: RecordDict, record: str, entry: str) -> Any:
+def only_entry(content: RecordDict, record: str, entry: str) -> object:
     """Returns an entry of a record, if the content is this and nothing else; otherwise None."""
     values = content.config_records.get(record)
     if values is None or set(content) != {record} or set(values) != {entry}:

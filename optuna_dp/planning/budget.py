@@ -204,9 +204,7 @@ def plan_budget(
     def plan_of(record_epsilon: float) -> BudgetPlan:
         """Returns the plan that costs one record this epsilon."""
         batch, passes = batch_size, epochs
-        if chooses_batch:
-            assert records is not None
-            assert epochs is not None
+        if chooses_batch and records is not None and epochs is not None:
             batch, passes = _favored(
                 record_epsilon, delta, records, epochs, work, neighboring_relation
             )

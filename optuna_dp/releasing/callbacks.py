@@ -5,9 +5,9 @@ from __future__ import annotations
 import logging
 import math
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import optuna.logging
 from optuna.study import Study
@@ -15,6 +15,7 @@ from optuna.study import Study
 from optuna_dp.core.numbers_shown import rounded_down, rounded_up, significant_up
 from optuna_dp.core.optuna_internals import is_in_optimize_loop
 from optuna_dp.core.validation import open_unit
+from optuna_dp.core.value_types import JsonObject
 from optuna_dp.errors import InvalidArgumentError, PlanError
 from optuna_dp.evidence.procedure import Procedure
 from optuna_dp.evidence.reading import OpenedStudy, open_study
@@ -307,9 +308,7 @@ def _stated(
     return RunCost(StatedRun.told(run, neighboring_relation), names)
 
 
-def _record_cost(
-    study: Study, stated: RunCost, attributes: Mapping[str, Any], *, ran: bool
-) -> None:
+def _record_cost(study: Study, stated: RunCost, attributes: JsonObject, *, ran: bool) -> None:
     """Writes down what a run costs, unless it stands there; refuses two different costs.
 
     Each worker writes before it looks, so of two that differ at least one sees the other. What is

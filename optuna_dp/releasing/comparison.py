@@ -13,7 +13,7 @@ import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeGuard
 
 from dp_accounting import dp_event
 from optuna.distributions import json_to_distribution
@@ -140,11 +140,11 @@ class Comparison:
     checks: tuple[Check, ...]
     unchecked: tuple[str, ...]
     guarantee: Guarantee
-    statement: Mapping[str, Any]
+    statement: JsonObject
     of_another_version: tuple[str, ...] = ()
 
 
-def compared(statement: Mapping[str, Any]) -> Comparison:
+def compared(statement: JsonObject) -> Comparison:
     """Compares every key of a statement with what follows from its own events and values.
 
     Args:
@@ -259,7 +259,9 @@ def _places(value: object, place: tuple[str, ...] = ()) -> Iterator[tuple[str, .
         yield place
 
 
-def difference(stated: Any, recomputed: Any, *, is_bound: bool = False, share: float = 0.0) -> str:
+def difference(
+    stated: object, recomputed: object, *, is_bound: bool = False, share: float = 0.0
+) -> str:
     """Says where a stated JSON value is not the computed one; empty if nowhere. 1 is not true.
 
     Args:
@@ -287,7 +289,7 @@ def difference(stated: Any, recomputed: Any, *, is_bound: bool = False, share: f
     return "" if agrees else f"{_shown(recomputed) or 'another'}, stated {str(stated)[:40]}"
 
 
-def _by_name(values: list[Any]) -> dict[Any, Any]:
+def _by_name(values: list[object]) -> dict[int, object] | dict[str, object]:
     """Returns the values of a list by their names, such as facts; by their places otherwise."""
     names = [value.get("name") if isinstance(value, dict) else None for value in values]
     if None in names or len(set(map(str, names))) < len(names):
@@ -295,7 +297,7 @@ def _by_name(values: list[Any]) -> dict[Any, Any]:
     return dict(zip(map(str, names), values, strict=True))
 
 
-def _difference_in(key: str, statement: Mapping[str, Any], value: Any, share: float) -> str:
+def _difference_in(key: str, statement: JsonObject, value: object, share: float) -> str:
     """Says where a key of a statement is not what was found; empty if nowhere."""
     stated = statement[key]
     if key == "attack" and (
@@ -309,7 +311,7 @@ def _difference_in(key: str, statement: Mapping[str, Any], value: Any, share: fl
     return difference(stated, value, is_bound=key in _BOUNDS, share=share)
 
 
-def _is_bound(value: Any) -> bool:
+def _is_bound(value: object) -> TypeGuard[float | None]:
     return value is None or (isinstance(value, int | float) and not isinstance(value, bool))
 
 
@@ -318,7 +320,11 @@ def _heading(key: str) -> str:
 
 
 def _agreeing(key: str, stated: Any, value: Any) -> str:
-    """Returns what was found, where the statement says the same or less."""
+    """Returns what was found, where the statement says the same or less.
+
+    ``stated`` and ``value`` are what the JSON has under this key; of an epsilon or an attack they
+    are numbers or None.
+    """
     text = rounded_up(value, 4) if key == "epsilon" and value is not None else _shown(value)
     if key in ("epsilon", "attack") and difference(stated, value):
         is_close = None not in (stated, value) and math.isclose(stated, value, rel_tol=1e-3)
@@ -327,7 +333,7 @@ def _agreeing(key: str, stated: Any, value: Any) -> str:
     return text or "as computed again"
 
 
-def _shown(value: Any) -> str:
+def _shown(value: object) -> str:
     """Returns what was found in words, where it is short; else nothing."""
     text = f"{value:.6g}" if isinstance(value, float) else str(value)
     return "" if isinstance(value, dict | list) or len(text) > 70 else text
@@ -360,7 +366,7 @@ def _check_of_records(counts: RecordCounts, described_records: int) -> Check:
     return Check("records", True, f"{described_records:,} are described, and planned for")
 
 
-def _check_of_hyperparameters(content: Mapping[str, Any]) -> Check:
+def _check_of_hyperparameters(content: JsonObject) -> Check:
     """Compares every released hyperparameter with its stated range or choices."""
     pilots = enumerate(content["attributes"].get("pilots") or (), start=1)
     runs = [("", content["params"]), *((f" of pilot {i}", pilot["params"]) for i, pilot in pilots)]
@@ -376,7 +382,7 @@ def _check_of_hyperparameters(content: Mapping[str, Any]) -> Check:
     return Check("hyperparameters", True, "in their stated ranges")
 
 
-def _is_within(value: Any, record: Mapping[str, Any]) -> bool:
+def _is_within(value: object, record: JsonObject) -> bool:
     """Returns whether a value is one of a range or of choices, both as JSON has them."""
     choices = record["attributes"].get("choices")
     if choices is not None:

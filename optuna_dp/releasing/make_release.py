@@ -6,12 +6,13 @@ import hashlib
 import json
 import logging
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 from optuna_dp.core.optuna_internals import storage_of
 from optuna_dp.core.validation import open_unit, warn_of_large_delta
+from optuna_dp.core.value_types import JsonObject
 from optuna_dp.errors import InvalidArgumentError, ReleaseRefusedError
 from optuna_dp.evidence.data_description import DataDescription, read_description
 from optuna_dp.evidence.ended_runs import Evidence
@@ -118,7 +119,11 @@ def release(
 
 
 def _released(
-    study: Study, request: ReleaseRequest, *, delta: float | None, artifact_store: Any
+    study: Study,
+    request: ReleaseRequest,
+    *,
+    delta: float | None,
+    artifact_store: ArtifactStore | None,
 ) -> Release:
     snapshot = StudySnapshot.of(checked_study(study))
     try:
@@ -202,7 +207,7 @@ def _with_choice(study: Study, evidence: Evidence, procedure: Procedure) -> Evid
     return replace(evidence, snapshot=StudySnapshot.of(study))
 
 
-def _record_counts(design: Design, spending: Mapping[str, Any]) -> RecordCounts:
+def _record_counts(design: Design, spending: JsonObject) -> RecordCounts:
     """Returns how many records are protected, as far as the plan and the runs say it."""
     return description_of(design).record_counts(design, spending)
 
@@ -241,7 +246,7 @@ def _artifact_of(study: Study, winner: FrozenTrial, store: ArtifactStore) -> byt
         return reader.read()
 
 
-def _attributes(winner: FrozenTrial | None, names: Sequence[str]) -> dict[str, Any]:
+def _attributes(winner: FrozenTrial | None, names: Sequence[str]) -> dict[str, object]:
     attributes = {} if winner is None else winner.user_attrs
     return {name: attributes[name] for name in names if name in attributes}
 
@@ -299,7 +304,7 @@ def mark_of(nonce: str, result: Release) -> dict[str, str]:
     return {"nonce": nonce, "digest": digest}
 
 
-def _check_as_before(stored_mark: Any, mark: dict[str, str]) -> None:
+def _check_as_before(stored_mark: object, mark: dict[str, str]) -> None:
     """Refuses a release that is not what was released before, by the marks of the two."""
     if stored_mark is not None and stored_mark != mark:
         raise ReleaseRefusedError(

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from itertools import count
 from statistics import NormalDist
-from typing import Any
 
 from optuna_dp.core.numbers_shown import rounded_down, rounded_up
+from optuna_dp.core.value_types import JsonObject
 from optuna_dp.evidence.assumptions import Assumption
 from optuna_dp.evidence.data_description import MOST_ROW, SAMPLING_ROW, UNIT_ROW
 from optuna_dp.evidence.facts import Fact, Status, enforced
@@ -49,7 +49,7 @@ change a sum before noise is added to it. The *curator* is who made this release
 _PROTECTED = {"record": "each record", "client": "each client as a whole"}
 
 
-def facts_shown(data: Mapping[str, Any]) -> tuple[Fact, ...]:
+def facts_shown(data: JsonObject) -> tuple[Fact, ...]:
     """Returns the rows of the page: what follows from the statement's numbers, and its facts.
 
     Args:
@@ -61,11 +61,11 @@ def facts_shown(data: Mapping[str, Any]) -> tuple[Fact, ...]:
     return tuple(facts[name] for name in order)
 
 
-def _assumptions(data: Mapping[str, Any]) -> list[Assumption]:
+def _assumptions(data: JsonObject) -> list[Assumption]:
     return [Assumption.from_json(record) for record in data["assumptions"]]
 
 
-def _of_numbers(data: Mapping[str, Any]) -> list[Fact]:
+def _of_numbers(data: JsonObject) -> list[Fact]:
     rows = {
         "What is protected": f"{_PROTECTED[data['unit']]}: the output hardly depends on "
         f"{data['protected']}",
@@ -80,7 +80,7 @@ def _of_numbers(data: Mapping[str, Any]) -> list[Fact]:
     return enforced({name: text for name, text in rows.items() if text})
 
 
-def _of_content(data: Mapping[str, Any]) -> list[Fact]:
+def _of_content(data: JsonObject) -> list[Fact]:
     rows = {
         "Ranges of the parameters": _ranges(data["content"]["distributions"]),
         "What is released": ", ".join(map(escaped, _released(data))),
@@ -88,7 +88,7 @@ def _of_content(data: Mapping[str, Any]) -> list[Fact]:
     return enforced({name: text for name, text in rows.items() if text})
 
 
-def statement_markdown(data: Mapping[str, Any]) -> str:
+def statement_markdown(data: JsonObject) -> str:
     """Returns a statement as Markdown a reviewer can read.
 
     Args:
@@ -166,7 +166,7 @@ The software defends against whoever reads the release, against faults, and agai
 mistakes. It does not defend against a program that goes around its interface on purpose."""
 
 
-def questions_markdown(data: Mapping[str, Any]) -> str:
+def questions_markdown(data: JsonObject) -> str:
     """Returns a sheet of questions to the owner of the data, with space for answers.
 
     It has what no software can answer: one question for each fact that nobody stated, that the
@@ -278,7 +278,7 @@ _QUESTIONS = {
 }
 
 
-def _first_sentence(data: Mapping[str, Any], assumptions: Sequence[Assumption]) -> str:
+def _first_sentence(data: JsonObject, assumptions: Sequence[Assumption]) -> str:
     """Returns what is guaranteed, and under which condition."""
     if data["epsilon"] is None:
         return (
@@ -323,7 +323,7 @@ def _open_for_the_curator(facts: Sequence[Fact], assumptions: Sequence[Assumptio
     return f"**Open for the curator:** {', '.join(parts)}."
 
 
-def plain_open_points(data: Mapping[str, Any]) -> str:
+def plain_open_points(data: JsonObject) -> str:
     """Returns what the statement leaves open and what speaks against it, without Markdown.
 
     Args:
@@ -344,7 +344,7 @@ def _persons(facts: Sequence[Fact]) -> str:
     )
 
 
-def _large_delta(data: Mapping[str, Any]) -> str:
+def _large_delta(data: JsonObject) -> str:
     """Returns what a reader has to know of a delta that promises nothing."""
     records, delta = data["protected_records"], data["delta"]
     if records is None or delta * records < _LARGEST_DELTA:
@@ -395,7 +395,7 @@ def _road(facts: Sequence[Fact]) -> str:
     )
 
 
-def _beside_the_attack(data: Mapping[str, Any]) -> str:
+def _beside_the_attack(data: JsonObject) -> str:
     attack, epsilon = data["attack"], data["epsilon"]
     if not attack:
         return ""
@@ -412,7 +412,7 @@ def _excess(share: float) -> str:
     return f"{100 * share:.1f} %" if share >= 0.0005 else "less than 0.1 %"
 
 
-def _bounds(data: Mapping[str, Any]) -> str:
+def _bounds(data: JsonObject) -> str:
     """Returns the bound for each person first, if one may have several records."""
     group, delta = data["unit_with_several_records"], f"delta = {data['delta']:g}"
     for_a_record = f"epsilon = {rounded_up(data['epsilon'], 4)}"
@@ -426,7 +426,7 @@ def _bounds(data: Mapping[str, Any]) -> str:
     )
 
 
-def plain_guarantee(data: Mapping[str, Any]) -> str:
+def plain_guarantee(data: JsonObject) -> str:
     """Returns the guarantee for one record, and for a unit with several, without Markdown."""
     stated = (
         f"epsilon = {rounded_up(data['epsilon'], 4)} at delta = {data['delta']:g}, for "
@@ -443,7 +443,7 @@ def plain_guarantee(data: Mapping[str, Any]) -> str:
     )
 
 
-def _detection(data: Mapping[str, Any]) -> str:
+def _detection(data: JsonObject) -> str:
     """How often a present record is detected, by the Gaussian trade-off that bounds all tests."""
     mu, tail = data["gaussian_dp"]["mu"], data["gaussian_dp"]["tail"]
     if mu is None:
@@ -459,7 +459,7 @@ def _detection(data: Mapping[str, Any]) -> str:
     )
 
 
-def _delta(data: Mapping[str, Any]) -> str:
+def _delta(data: JsonObject) -> str:
     records = data["protected_records"]
     chance = f"the bound by epsilon fails with a probability of roughly {data['delta']:g}"
     if records is None:
@@ -468,7 +468,7 @@ def _delta(data: Mapping[str, Any]) -> str:
     return f"{chance}; {times} (it should be far below 1)"
 
 
-def _gaussian(data: Mapping[str, Any]) -> str:
+def _gaussian(data: JsonObject) -> str:
     gaussian_dp = data["gaussian_dp"]
     if gaussian_dp["mu"] is None:
         return ""
@@ -482,7 +482,7 @@ being right.)
 """
 
 
-def _several_records(data: Mapping[str, Any]) -> dict[str, str]:
+def _several_records(data: JsonObject) -> dict[str, str]:
     group = data["unit_with_several_records"]
     if group is None:
         return {}
@@ -494,14 +494,14 @@ def _several_records(data: Mapping[str, Any]) -> dict[str, str]:
     }
 
 
-def _ranges(distributions: Mapping[str, Any]) -> str:
+def _ranges(distributions: Mapping[str, JsonObject]) -> str:
     """The search space as far as it is released: the ranges of the released parameters."""
     return "; ".join(
         f"{escaped(name)}: {range_in_words(record)}" for name, record in distributions.items()
     )
 
 
-def range_in_words(record: Mapping[str, Any]) -> str:
+def range_in_words(record: JsonObject) -> str:
     """Returns the range of one parameter in words, from the JSON of its distribution."""
     about = record["attributes"]
     if "choices" in about:
@@ -512,14 +512,14 @@ def range_in_words(record: Mapping[str, Any]) -> str:
     return f"{kind}{about['low']:g} to {about['high']:g}{step}{scale}"
 
 
-def _released(data: Mapping[str, Any]) -> list[str]:
+def _released(data: JsonObject) -> list[str]:
     """Returns names of what is released; pilots by their number."""
     pilots = len(data["content"]["attributes"].get("pilots") or ())
     words = {"attribute 'pilots'": f"the outputs of {counted(pilots, 'pilot')}" if pilots else ""}
     return [words.get(name, name) for name in data["released"] if words.get(name, name)]
 
 
-def _values(content: Mapping[str, Any]) -> str:
+def _values(content: JsonObject) -> str:
     if content["params"] is None:
         return "No run succeeded, so nothing was chosen."
     score = {} if content["value"] is None else {"score": content["value"]}
@@ -543,7 +543,7 @@ def _shortened(text: str) -> str:
     return text if len(text) <= _LONGEST_VALUE else f"{text[:_LONGEST_VALUE]}... (see the JSON)"
 
 
-def _pilots(content: Mapping[str, Any]) -> str:
+def _pilots(content: JsonObject) -> str:
     """Returns a section on the outputs of pilots; empty if none are released."""
     pilots = content["attributes"].get("pilots") or ()
     if not pilots:
@@ -571,7 +571,7 @@ failed too. Their models are not released.
 _ENDS = {"COMPLETE": "with a score", "FAIL": "failed", "PRUNED": "pruned"}
 
 
-def _rdp_in_words(rdp: Mapping[str, Any]) -> str:
+def _rdp_in_words(rdp: JsonObject) -> str:
     if not any(value is not None for value in rdp["epsilons"]):
         return "**Rényi differential privacy:** no such bound is known for this release."
     pairs = zip(rdp["orders"], rdp["epsilons"], strict=True)

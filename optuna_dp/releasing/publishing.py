@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import optuna
 from optuna.distributions import BaseDistribution
@@ -28,6 +27,7 @@ from optuna_dp.core.optuna_internals import (
     study_id_of,
     uncached,
 )
+from optuna_dp.core.value_types import JsonObject
 from optuna_dp.errors import InvalidArgumentError, ReleaseRefusedError
 from optuna_dp.evidence.procedures import releases_all_runs
 from optuna_dp.releasing.release import Release
@@ -103,7 +103,7 @@ def publish(release: Release, storage: str | BaseStorage, study_name: str) -> St
     return study
 
 
-def _new(storage: Any) -> BaseStorage:
+def _new(storage: object) -> BaseStorage:
     """Returns a storage that nothing was ever written to, opened; refuses any other.
 
     What was deleted is not gone: a journal keeps every line, SQLite leaves the bytes of deleted
@@ -164,7 +164,7 @@ def _used(reason: str) -> ReleaseRefusedError:
     )
 
 
-def _pilot(pilot: Mapping[str, Any], distributions: Mapping[str, BaseDistribution]) -> FrozenTrial:
+def _pilot(pilot: JsonObject, distributions: Mapping[str, BaseDistribution]) -> FrozenTrial:
     """A pilot as a trial; values outside the released ranges are attributes."""
     params = {
         name: value

@@ -12,6 +12,7 @@ from optuna.distributions import BaseDistribution, distribution_to_json
 
 from optuna_dp.accounting.events import compose
 from optuna_dp.core import by_name
+from optuna_dp.core.value_types import JsonObject
 from optuna_dp.evidence.data_description import DataDescription
 from optuna_dp.releasing.markdown import statement_markdown
 from optuna_dp.releasing.statement_data import statement_data
@@ -73,7 +74,7 @@ class Release:
     spending: dict[str, Any] = field(default_factory=dict, kw_only=True, repr=False)
 
     @property
-    def pilots(self) -> list[dict[str, Any]]:
+    def pilots(self) -> list[JsonObject]:
         """The outputs of pilots that are released, in their order; empty if there are none.
 
         After ``BudgetSampler`` always: each has its "rung" from 0, its "params", its
@@ -133,7 +134,7 @@ class Release:
         """Returns the privacy statement in Markdown."""
         return statement_markdown(self._statement())
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> JsonObject:
         """Returns the release as plain JSON values, its statement included.
 
         The artifact itself is not part of it, only its SHA-256. Numbers that JSON does not have
@@ -157,7 +158,7 @@ class Release:
         # As with_training made it: the search first.
         return replace(self.guarantee, event=self.guarantee.event.events[0])
 
-    def _statement(self) -> dict[str, Any]:
+    def _statement(self) -> JsonObject:
         """Returns the statement as plain JSON values."""
         return statement_data(
             self.guarantee,
@@ -167,7 +168,7 @@ class Release:
             training=self.training,
         )
 
-    def _content(self) -> dict[str, Any]:
+    def _content(self) -> JsonObject:
         """Returns what is released, as plain JSON values."""
         artifact = self.artifact
         description = {} if self.description is None else self.description.to_json()
@@ -186,7 +187,7 @@ class Release:
         }
 
 
-def _as_json(value: Any) -> Any:
+def _as_json(value: object) -> object:
     """Returns a value as JSON has it, which knows no infinity and no NaN: they become text."""
     if isinstance(value, float) and not math.isfinite(value):
         return repr(value)

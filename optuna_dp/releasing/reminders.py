@@ -12,10 +12,10 @@ import logging
 import math
 import warnings
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 from optuna_dp.core.exact_values import common_unit
+from optuna_dp.core.value_types import JsonObject
 from optuna_dp.errors import ExactScoreWarning, OptunaDPError
 from optuna_dp.evidence.data_description import read_description
 from optuna_dp.evidence.ended_runs import Evidence
@@ -71,7 +71,7 @@ def remind(evidence: Evidence, others: Sequence[OtherStudy]) -> None:
         warn_of_scores(words)
 
 
-def missing_facts(attributes: Mapping[str, Any]) -> list[str]:
+def missing_facts(attributes: JsonObject) -> list[str]:
     """Returns what a reviewer looks for first and nobody has described, by argument.
 
     Args:

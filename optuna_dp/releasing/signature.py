@@ -115,7 +115,7 @@ def is_signed_by(document: JsonObject, key: str | Path) -> bool:
         InvalidArgumentError: If the file is no such key.
         MissingExtraError: If the ``cryptography`` package is not installed.
     """
-    from cryptography.exceptions import InvalidSignature
+    from cryptography.exceptions import InvalidSignature  # an extra
 
     public_key = _public_key(key)
     stated = document["signature"]
@@ -197,6 +197,7 @@ def _refusal(file: str | Path, kind: str, reason: str) -> InvalidArgumentError:
 def _cryptography() -> tuple[Any, Any]:
     """Returns the two modules of ``cryptography`` that keys need."""
     try:
+        # An extra.
         from cryptography.hazmat.primitives import serialization
         from cryptography.hazmat.primitives.asymmetric import ed25519
     except ImportError:

@@ -13,7 +13,7 @@ import json
 import platform
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -21,6 +21,7 @@ from optuna_dp.accounting.event_words import in_words
 from optuna_dp.accounting.groups import group_epsilon
 from optuna_dp.accounting.guarantee import MU_TAIL, Guarantee
 from optuna_dp.core.numbers_shown import SHOWN_ORDERS, finite
+from optuna_dp.core.value_types import JsonObject
 from optuna_dp.evidence.data_description import MOST_ROW, SAMPLING_ROW, DataDescription
 from optuna_dp.evidence.facts import Fact, Status, last_of_each, stated
 from optuna_dp.evidence.preparation import person_facts, persons
@@ -47,9 +48,9 @@ def statement_data(
     design: Design,
     *,
     delta: float,
-    content: Mapping[str, Any],
+    content: JsonObject,
     training: dp_event.DpEvent | None = None,
-) -> dict[str, Any]:
+) -> JsonObject:
     """Returns the statement as plain JSON values.
 
     Args:
@@ -111,7 +112,7 @@ def statement_data(
 def facts_of(
     guarantee: Guarantee,
     design: Design,
-    content: Mapping[str, Any],
+    content: JsonObject,
     *,
     training: dp_event.DpEvent | None,
 ) -> tuple[Fact, ...]:
@@ -138,7 +139,7 @@ def facts_of(
     )
 
 
-def _facts_of_data(guarantee: Guarantee, content: Mapping[str, Any]) -> list[Fact]:
+def _facts_of_data(guarantee: Guarantee, content: JsonObject) -> list[Fact]:
     """Returns what the curator said of the data, and what the software knows of its persons."""
     described = DataDescription.from_json(content.get("description", DataDescription().to_json()))
     if "description" not in content and guarantee.unit != "record":
@@ -150,7 +151,7 @@ def _facts_of_data(guarantee: Guarantee, content: Mapping[str, Any]) -> list[Fac
     return [fact for fact in facts if fact not in needless]
 
 
-def _has_batches(event: Any) -> bool:
+def _has_batches(event: object) -> bool:
     """Returns whether an event, as JSON, takes a random sample of the records anywhere."""
     if isinstance(event, list):
         return any(map(_has_batches, event))
@@ -172,7 +173,7 @@ def _model_fact(sha256: str | None) -> Fact:
     return Fact(MODEL_ROW, text, Status.ENFORCED)
 
 
-def _released(content: Mapping[str, Any], description: Description, *, trained: bool) -> list[str]:
+def _released(content: JsonObject, description: Description, *, trained: bool) -> list[str]:
     """Returns names of what is released; ``trained`` is whether a final training is composed."""
     names = ["the hyperparameters"]
     if description.score_is_told or content["value"] is not None:
@@ -190,9 +191,7 @@ def protected_by(guarantee: Guarantee, description: Description) -> str:
     return relations[guarantee.neighboring_relation]
 
 
-def digest(
-    guarantee: Mapping[str, Any], design: Mapping[str, Any], content: Mapping[str, Any]
-) -> str:
+def digest(guarantee: JsonObject, design: JsonObject, content: JsonObject) -> str:
     """Returns the SHA-256 that ties a statement to what it was computed from.
 
     Who holds the JSON of a release can compute it again: it is made of the statement's

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import NoReturn
 
+from optuna_dp.core.value_types import JsonObject
 from optuna_dp.errors import InvalidArgumentError
 from optuna_dp.releasing.statement_data import FORMAT, VERSION
 
@@ -19,14 +19,17 @@ _CONTENT = {"params", "value", "attributes", "artifact_sha256", "distributions"}
 _OPTIONAL = {"description", "spending", "disclosed_runs"}
 
 
-def parsed(text: str | bytes) -> Any:
+def parsed(text: str | bytes) -> object:
     """Returns plain JSON values; refuses large files, keys that stand twice, and NaN."""
     if len(text) > MOST_BYTES:
         raise ValueError(f"it has more than {MOST_BYTES:,} bytes")
-    return json.loads(text, object_pairs_hook=_without_twins, parse_constant=_no_constant)
+    document: object = json.loads(
+        text, object_pairs_hook=_without_twins, parse_constant=_no_constant
+    )
+    return document
 
 
-def _without_twins(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _without_twins(pairs: list[tuple[str, object]]) -> dict[str, object]:
     mapping = dict(pairs)
     if len(mapping) < len(pairs):
         repeated_key = next(key for i, (key, _) in enumerate(pairs) if key in dict(pairs[:i]))
@@ -34,14 +37,16 @@ def _without_twins(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return mapping
 
 
-def _no_constant(text: str) -> Any:
+def _no_constant(text: str) -> NoReturn:
     raise ValueError(f"{text} is no number of JSON")
 
 
-def statement_of(document: Any) -> Any:
+def statement_of(document: object) -> JsonObject:
     """Returns the statement of a release, or of itself, with the keys that it has to have."""
-    statement, kind = document, document.get("format") if isinstance(document, dict) else None
-    if kind == RELEASE_FORMAT:
+    if not isinstance(document, dict) or document.get("format") not in (RELEASE_FORMAT, FORMAT):
+        raise ValueError("it has another format")
+    statement: JsonObject = document
+    if document["format"] == RELEASE_FORMAT:
         check_keys(
             document, _CONTENT | {"format", "version", "statement"}, _OPTIONAL | {"signature"}
         )
@@ -51,8 +56,6 @@ def statement_of(document: Any) -> Any:
                 f"reads version {RELEASE_VERSION}: verify it with the optuna-dp that made it"
             )
         statement = document["statement"]
-    elif kind != FORMAT:
-        raise ValueError("it has another format")
     if statement["format"] != FORMAT or statement["version"] != VERSION:
         raise ValueError(
             f"its statement is of version {str(statement['version'])[:40]}, and this optuna-dp "
@@ -64,9 +67,7 @@ def statement_of(document: Any) -> Any:
     return statement
 
 
-def check_keys(
-    mapping: Mapping[str, Any], keys: set[str], optional: set[str] | None = None
-) -> None:
+def check_keys(mapping: JsonObject, keys: set[str], optional: set[str] | None = None) -> None:
     """Raises ValueError if a key is missing, or is neither one of these nor optional."""
     wrong_keys = (mapping.keys() ^ keys) - (mapping.keys() & (optional or set()))
     if wrong_keys:

@@ -11,10 +11,10 @@ import hashlib
 import json
 import math
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import TypeVar
 
 from optuna_dp.accounting.groups import group_epsilon
 from optuna_dp.accounting.guarantee import Guarantee
@@ -37,6 +37,8 @@ from optuna_dp.releasing.statement_file import (
     parsed,
     statement_of,
 )
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -73,7 +75,7 @@ class Verification:
         """Returns whether all that was computed again agrees."""
         return all(check.holds for check in self.checks)
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> JsonObject:
         """Returns plain JSON values."""
         return {
             "format": "optuna-dp verification",
@@ -157,7 +159,7 @@ _KEY_MISSING = (
 
 
 def verify(
-    path_or_json: str | Path | Mapping[str, Any],
+    path_or_json: str | Path | JsonObject,
     *,
     artifact: str | Path | None = None,
     most: int | None = None,
@@ -206,7 +208,7 @@ def verify(
     limit = validation.positive("time_limit", time_limit)
     if most is not None:
         validation.whole("most", most, 1)
-    source: Any = path_or_json
+    source = path_or_json
     name, text = "a mapping", None
     if isinstance(source, str | Path):
         name, text = str(source), bytes_of("path_or_json", source, MOST_BYTES + 1)
@@ -214,9 +216,9 @@ def verify(
         # Of a mapping a copy, so that nothing changes while it is looked at.
         document = parsed(json.dumps(source, default=repr) if text is None else text)
         statement = statement_of(document)
-        if "signature" in document:
+        if isinstance(document, dict) and "signature" in document:
             check_form(document["signature"])
-        verification: Verification = _within(limit, lambda: _verification(statement, most))
+        verification = _within(limit, lambda: _verification(statement, most))
     except TimeoutError:
         raise InvalidArgumentError(
             "time_limit",
@@ -238,7 +240,7 @@ def verify(
         )
     checks, unchecked = list(verification.checks), list(verification.unchecked)
     content = statement["content"]
-    if document is not statement:
+    if isinstance(document, dict) and document is not statement:
         released_values = {k: v for k, v in document.items() if k not in _AROUND_VALUES}
         is_equal = released_values == content
         checks.append(
@@ -271,20 +273,20 @@ def verify(
     return verification if verification.ok else replace(verification, statement="", questions="")
 
 
-def _signature(document: JsonObject, key: str | Path | None) -> Check | str:
+def _signature(document: object, key: str | Path | None) -> Check | str:
     """Returns what was found of a signature, or what is missing; empty if there is none to ask."""
-    stated = document.get("signature") if isinstance(document, dict) else None
+    if not isinstance(document, dict) or "signature" not in document:
+        return "" if key is None else differing("signature", "the file has none")
+    stated = document["signature"]
     if key is None:
-        return _KEY_MISSING.format(key=stated["public_key"][:60]) if stated else ""
-    if stated is None:
-        return differing("signature", "the file has none")
+        return _KEY_MISSING.format(key=stated["public_key"][:60])
     if is_signed_by(document, key):
         words = f"by the key {key}; the study's storage had SHA-256 {stated['storage_sha256']}"
         return Check("signature", True, words)
     return differing("signature", f"it is not that of the key {key} for this content")
 
 
-def _verification(statement: Mapping[str, Any], most: int | None) -> Verification:
+def _verification(statement: JsonObject, most: int | None) -> Verification:
     """Returns what was found of a statement, and what holds for a person with ``most`` records."""
     comparison = compared(statement)
     data, assumptions = comparison.statement, comparison.statement["assumptions"]
@@ -323,19 +325,19 @@ def _what_if(guarantee: Guarantee, delta: float, most: int | None) -> str:
     )
 
 
-def _guaranteed(statement: Mapping[str, Any], assumptions: int) -> str:
+def _guaranteed(statement: JsonObject, assumptions: int) -> str:
     """Returns what is guaranteed if everything agrees, a sentence."""
     if statement["epsilon"] is None:
         return "No finite epsilon is known for this release."
     return f"If the {assumptions} assumptions below hold: {plain_guarantee(statement)}."
 
 
-def _within(seconds: float, compute: Callable[[], Any]) -> Any:
+def _within(seconds: float, compute: Callable[[], T]) -> T:
     """Returns what a computation finds; gives it up when the time is over.
 
     What has been given up goes on in its thread until it ends or the process does.
     """
-    outcome: list[Any] = []
+    outcome: list[T | BaseException] = []
 
     def run() -> None:
         try:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import threading
 import weakref
 from collections.abc import Iterable
-from typing import Any
 
 from optuna.study import Study
 
@@ -19,10 +18,10 @@ from optuna_dp.study.trials import read_plan
 
 _lock = threading.Lock()
 # Parameters that were trained, by their id, with the studies that trained them.
-_trained: dict[int, tuple[weakref.ref[Any], set[str]]] = {}
+_trained: dict[int, tuple[weakref.ref[object], set[str]]] = {}
 
 
-def refuse_trained(study: Study, parts: Iterable[Any]) -> None:
+def refuse_trained(study: Study, parts: Iterable[object]) -> None:
     """Refuses parameters that another run of the study has trained.
 
     Args:
@@ -47,7 +46,7 @@ def refuse_trained(study: Study, parts: Iterable[Any]) -> None:
                 )
 
 
-def remember(study: Study, parts: Iterable[Any]) -> None:
+def remember(study: Study, parts: Iterable[object]) -> None:
     """Notes what a run of a study has trained; see :func:`refuse_trained`."""
     key = _key(study)
     with _lock:

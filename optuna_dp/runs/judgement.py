@@ -31,6 +31,7 @@ from optuna.study import Study
 from optuna.trial import FrozenTrial, TrialState
 
 from optuna_dp.core.json_entries import Entry
+from optuna_dp.core.value_types import JsonObject
 from optuna_dp.errors import PlanError
 from optuna_dp.runs.run_endings import finalise
 from optuna_dp.runs.spending import costs_no_more, took_fewer_steps
@@ -178,7 +179,7 @@ def _digest(trial: FrozenTrial) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def _what_is_judged(value: Any) -> str:
+def _what_is_judged(value: object) -> str:
     """Returns what a judgement depends on in the value of a user attribute, which may be any.
 
     In memory it is an object of the script, large perhaps, and its ``repr`` may fail.
@@ -215,14 +216,14 @@ def judge(trial: FrozenTrial, run: Run, output_attributes: tuple[str, ...] = ())
     )
 
 
-def _step(trainings: Mapping[str, Mapping[str, Any]]) -> dict[str, Any] | None:
+def _step(trainings: Mapping[str, JsonObject]) -> dict[str, str | float | bool] | None:
     for training in trainings.values():
         if training.get("by") == BY_ENGINE and "units" in training:
             return {name: training[name] for name in _OF_A_STEP}
     return None
 
 
-def _prepared(trainings: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+def _prepared(trainings: Mapping[str, JsonObject]) -> dict[str, object]:
     for training in trainings.values():
         if training.get("by") == BY_ENGINE and isinstance(training.get("prepared"), Mapping):
             return dict(training["prepared"])
@@ -241,9 +242,7 @@ def has_output(trial: FrozenTrial) -> bool:
     return trial.state == TrialState.PRUNED and noted(trial, ASKED) is not None
 
 
-def _training_word(
-    spending: Mapping[str, Any] | None, trainings: Mapping[str, Mapping[str, Any]]
-) -> str:
+def _training_word(spending: JsonObject | None, trainings: Mapping[str, JsonObject]) -> str:
     if any(training.get("by") == BY_ENGINE for training in trainings.values()):
         return ENFORCED
     # Without the second reading nobody knows whether the training went on. An event that the
@@ -252,7 +251,7 @@ def _training_word(
     return COMPARED if is_recorded else NOT_CHECKED
 
 
-def _own_score(trial: FrozenTrial) -> Mapping[str, Any] | None:
+def _own_score(trial: FrozenTrial) -> JsonObject | None:
     """Returns the claim of the score that is the run's output; None if it is another number."""
     for entry in claims(trial, SCORES).values():
         if output(trial) == (entry.get("value"),):
@@ -260,14 +259,14 @@ def _own_score(trial: FrozenTrial) -> Mapping[str, Any] | None:
     return None
 
 
-def _scored_records(score_claim: Mapping[str, Any] | None) -> int | None:
+def _scored_records(score_claim: JsonObject | None) -> int | None:
     if score_claim is None or score_claim.get("vouched"):
         return None
     size: int | None = score_claim.get("size")
     return size
 
 
-def _score_word(run: Run, score_claim: Mapping[str, Any] | None) -> str | None:
+def _score_word(run: Run, score_claim: JsonObject | None) -> str | None:
     if run.score_noise_multiplier is None:
         return None
     if score_claim is None:
@@ -285,8 +284,8 @@ _GRANTED = ("noise_multiplier", "sample_rate", "steps")
 def _refusal(
     trial: FrozenTrial,
     run: Run,
-    spending: Mapping[str, Any] | None,
-    trainings: Mapping[str, Mapping[str, Any]],
+    spending: JsonObject | None,
+    trainings: Mapping[str, JsonObject],
 ) -> str | None:
     """Returns why nobody can vouch for a run; None if somebody can."""
     invalid = noted(trial, INVALID)
@@ -323,7 +322,7 @@ def _refusal(
     )
 
 
-def _refusal_of_score(score_claim: Mapping[str, Any] | None, run: Run) -> str | None:
+def _refusal_of_score(score_claim: JsonObject | None, run: Run) -> str | None:
     """Returns why nobody can vouch for a run's score; None if somebody can."""
     noise_multiplier = (score_claim or {}).get("noise_multiplier")
     if noise_multiplier in (None, run.score_noise_multiplier):
@@ -404,7 +403,7 @@ def _reports_only(trial: FrozenTrial, score: float | None, steps: int) -> bool:
     )
 
 
-def _is_same_number(value: Any, score: float | None) -> bool:
+def _is_same_number(value: object, score: float | None) -> bool:
     """Returns whether a value is the score, bit by bit: rounding or a sign would tell more."""
     if score is None or not isinstance(value, float):
         return False
@@ -414,8 +413,8 @@ def _is_same_number(value: Any, score: float | None) -> bool:
 def _not_compared(
     training: str,
     score: str | None,
-    score_claim: Mapping[str, Any] | None,
-    spending: Mapping[str, Any] | None,
+    score_claim: JsonObject | None,
+    spending: JsonObject | None,
 ) -> str | None:
     if training == NOT_CHECKED and (spending or {}).get("stated"):
         return (
@@ -459,7 +458,7 @@ def _not_paid_for(trial: FrozenTrial, run: Run, output_attributes: tuple[str, ..
     )
 
 
-def _took_fewer_steps(spending: Mapping[str, Any] | None, run: Run) -> bool:
+def _took_fewer_steps(spending: JsonObject | None, run: Run) -> bool:
     if spending is None:
         return False
     # Start-up time: samplers hold plans; dp-accounting is slow.
@@ -468,7 +467,7 @@ def _took_fewer_steps(spending: Mapping[str, Any] | None, run: Run) -> bool:
     return took_fewer_steps(event_from_json(spending.get("event")), run.training)
 
 
-def _holds_numbers(value: Any) -> bool:
+def _holds_numbers(value: object) -> bool:
     if isinstance(value, Mapping):
         return any(map(_holds_numbers, value.values()))
     if isinstance(value, list | tuple):

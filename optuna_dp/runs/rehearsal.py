@@ -17,7 +17,7 @@ import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -32,6 +32,12 @@ from optuna_dp.training.schedules import DEFAULT_SCHEDULE, Schedule
 
 if TYPE_CHECKING:
     import torch
+
+# What a model is called with: a tensor or an array, a tuple for several arguments, or a mapping
+# for arguments by name.
+Inputs: TypeAlias = Any
+# Numbers of a model that are trained: an array of numpy or a tensor of PyTorch.
+Weight: TypeAlias = Any
 
 # Of networks, and of models of which a single matrix is trained, which bear more.
 SIZE, LINEAR_SIZE = 1.0, 1.7
@@ -74,7 +80,7 @@ class Rehearsal:
 def rehearse_module(
     run: Run,
     module: torch.nn.Module,
-    inputs: Any,
+    inputs: Inputs,
     *,
     optimizer: str | OptimizerFactory = "adam",
     schedule: Schedule = DEFAULT_SCHEDULE,
@@ -152,7 +158,7 @@ def rehearse_module(
 def rehearsed_in_turn(
     run: Run,
     weights: Rehearsable,
-    inputs: Any,
+    inputs: Inputs,
     *,
     optimizers: Sequence[str | OptimizerFactory],
     schedule: Schedule,
@@ -191,7 +197,7 @@ def rehearsed_in_turn(
     return optimizer, rehearsal
 
 
-def _unmoved(optimizer: Any) -> InvalidArgumentError:
+def _unmoved(optimizer: str | OptimizerFactory) -> InvalidArgumentError:
     return InvalidArgumentError(
         "optimizer",
         optimizer,
@@ -204,7 +210,7 @@ def _unmoved(optimizer: Any) -> InvalidArgumentError:
 def rehearsed(
     run: Run,
     weights: Rehearsable,
-    inputs: Any,
+    inputs: Inputs,
     *,
     optimizer: str | OptimizerFactory,
     schedule: Schedule,
@@ -282,7 +288,7 @@ def rehearsed(
     return Rehearsal(rate, times * length / math.sqrt(numbers), size_reached, remarks)
 
 
-def default_optimizers(learner: Learner, inputs: Any = None) -> list[str]:
+def default_optimizers(learner: Learner, inputs: Inputs = None) -> list[str]:
     """Returns which optimizers to rehearse, in order: the first that suits is taken.
 
     "sgd" and then "adam" for small dense models and where a single matrix is trained, else "adam".
@@ -304,14 +310,14 @@ def default_optimizers(learner: Learner, inputs: Any = None) -> list[str]:
     return ["sgd", "adam"] if is_small or matrices == 1 else ["adam"]
 
 
-def _usual_size(weights: list[Any], outputs: int) -> float:
+def _usual_size(weights: list[Weight], outputs: int) -> float:
     """Returns how far noise may move the outputs by default."""
     if outputs == 1:
         return ONE_OUTPUT_SIZE
     return LINEAR_SIZE if _matrices(weights) <= 1 else SIZE
 
 
-def _matrices(values: list[Any]) -> int:
+def _matrices(values: list[Weight]) -> int:
     """Returns how many of the trained parameters are matrices, or have more axes."""
     return sum(value.ndim > 1 for value in values)
 
@@ -342,7 +348,7 @@ class _Walk:
         length: The root of the sum of the squares of the changes.
     """
 
-    moved: list[Any]
+    moved: list[Weight]
     length: float = field(init=False)
 
     def __post_init__(self) -> None:
@@ -354,7 +360,7 @@ class _Walk:
         return 0.0 < self.length < math.inf
 
 
-def _first_outputs(weights: Rehearsable, inputs: Any) -> npt.NDArray[np.float64]:
+def _first_outputs(weights: Rehearsable, inputs: Inputs) -> npt.NDArray[np.float64]:
     """Returns the output before the training, (rows, classes), or says what is wrong with it."""
     if inputs is None:
         raise InvalidArgumentError(
@@ -407,7 +413,7 @@ def _first_guess(
     optimizer: str | OptimizerFactory,
     deviation: float,
     steps: int,
-    start: list[Any],
+    start: list[Weight],
 ) -> float:
     """Returns a rate of about the right size, whatever units the optimizer has."""
     weights.begin(optimizer, 1.0)
@@ -421,7 +427,7 @@ def _first_guess(
     return 0.1 * math.sqrt(numbers / steps) / walked.length if walked.length else 1.0
 
 
-def _differences(end: list[Any], start: list[Any]) -> list[Any]:
+def _differences(end: list[Weight], start: list[Weight]) -> list[Weight]:
     """Returns by how much each weight has moved."""
     return [end_weight - start_weight for end_weight, start_weight in zip(end, start, strict=True)]
 

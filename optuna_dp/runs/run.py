@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import os
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy.typing as npt
 
@@ -128,7 +128,7 @@ class Run:
             )
         return self.trial
 
-    def spent(self, *what: Any) -> None:
+    def spent(self, *what: object) -> None:
         """Notes what the training's own accountant says was spent; refuses more than is planned.
 
         For a training loop of one's own: once in each run, after the training and before the
@@ -242,7 +242,7 @@ class Run:
                 "vouched", vouched, allowed="it must be a text that says why"
             )
         divisor = self._scored_records(len(values), size, vouched)
-        claim_fields: dict[str, Any] = {"noise_multiplier": self.score_noise_multiplier}
+        claim_fields: dict[str, object] = {"noise_multiplier": self.score_noise_multiplier}
         if vouched is not None:
             claim_fields["vouched"] = vouched
         if self.scored_on == "disjoint":
@@ -281,7 +281,7 @@ class Run:
             )
         divisor = planned if size is None else size
         assert divisor is not None
-        pairs: list[tuple[str, Any, int, int]] = [
+        pairs: list[tuple[str, object, int, int]] = [
             ("correct", Text(f"{scored:,} records"), scored, divisor)
         ]
         if size is not None and planned is not None:

@@ -16,7 +16,7 @@ from __future__ import annotations
 import threading
 import weakref
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from optuna.storages import BaseStorage
 
@@ -47,7 +47,7 @@ class Ending(Protocol):
     def finalise(self) -> None:
         """Records what was done; raises :class:`PlanError` if it is not what the plan allows."""
 
-    def reads(self, sources: Sequence[Any]) -> bool:
+    def reads(self, sources: Sequence[object]) -> bool:
         """Returns whether these accountants are the ones that it reads by itself."""
 
 
@@ -60,7 +60,7 @@ class AccountantReading:
         is_stated: Whether something of it is an event, and no accountant's record.
     """
 
-    def __init__(self, trial: Trial, sources: Sequence[Any]) -> None:
+    def __init__(self, trial: Trial, sources: Sequence[object]) -> None:
         self.trial = trial
         self._sources = tuple(sources)
         self.first = self._read()
@@ -89,7 +89,7 @@ class AccountantReading:
                 "training is over."
             )
 
-    def reads(self, sources: Sequence[Any]) -> bool:
+    def reads(self, sources: Sequence[object]) -> bool:
         """Returns whether the very same was handed in again: nothing more; see :class:`Ending`."""
         handed_in = list(map(id, self._sources))
         return not self.is_stated and list(map(id, sources)) == handed_in
@@ -111,7 +111,7 @@ def check_at_end(trial: Trial, ending: Ending) -> None:
             del by_trial[next(iter(by_trial))]
 
 
-def is_checked_at_end(trial: Trial, sources: Sequence[Any]) -> bool:
+def is_checked_at_end(trial: Trial, sources: Sequence[object]) -> bool:
     """Returns whether accountants are read at the trial's end already, by what made them."""
     with _waiting_lock:
         endings = _waiting.get(storage_of(trial.study), {}).get(trial_id_of(trial), [])

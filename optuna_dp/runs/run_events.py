@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from dp_accounting import dp_event
 
 
-def sgd_training(noise_multiplier: float, sample_rate: float, steps: int) -> Any:
+def sgd_training(noise_multiplier: float, sample_rate: float, steps: int) -> dp_event.DpEvent:
     """Returns the event of a DP-SGD training."""
     # Start-up time: samplers hold plans; dp-accounting is slow.
     from optuna_dp.accounting.events import dp_sgd
@@ -13,7 +16,9 @@ def sgd_training(noise_multiplier: float, sample_rate: float, steps: int) -> Any
     return dp_sgd(noise_multiplier=noise_multiplier, sample_rate=sample_rate, steps=steps)
 
 
-def run_event(training: Any, score_noise: float | None, score: str | None) -> Any:
+def run_event(
+    training: dp_event.DpEvent, score_noise: float | None, score: str | None
+) -> dp_event.DpEvent:
     """Returns what a training and its score cost together.
 
     Where the training's event is about clients (:func:`optuna_dp.per_client`), so is the score's:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from optuna_dp.core import validation
 from optuna_dp.core.json_entries import Entry, stored
@@ -120,7 +120,7 @@ class RunPlan(Entry):
     def run(self) -> Run:
         """The numbers of the run; :func:`optuna_dp.start_run` gives them to a trial."""
         training = sgd_training(self.noise_multiplier, self.sample_rate, self.steps)
-        event: Any = run_event(training, self.score_noise_multiplier, self.score)
+        event: dp_event.DpEvent = run_event(training, self.score_noise_multiplier, self.score)
         return Run(
             noise_multiplier=self.noise_multiplier,
             steps=self.steps,

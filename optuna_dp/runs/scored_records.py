@@ -54,7 +54,7 @@ def scored_records(
     numbers: SgdRun,
     records: Records,
     has_score: bool,
-    score_records: Any,
+    score_records: object,
     score_size: int | None,
 ) -> ScoredRecords | None:
     """Returns the records that the plan charges a score of; None if there is no score.
@@ -99,7 +99,7 @@ def scored_records(
 
 
 def _check_arguments(
-    run: Run, has_score: bool, score_records: Any, score_size: int | None
+    run: Run, has_score: bool, score_records: object, score_size: int | None
 ) -> None:
     """Refuses records to score, or their number, where the plan has no use for them."""
     is_of_others = has_score and run.scored_on in ("disjoint", "public")
@@ -168,7 +168,7 @@ def _has_some_of(records: Records, scored: Records) -> bool:
     return any(overlap(a, b) for a in trained_arrays for b in scored_arrays)
 
 
-def _are_copied(trained_array: Any, scored_array: Any) -> bool:
+def _are_copied(trained_array: object, scored_array: object) -> bool:
     """Returns whether almost all records to score are equal to one trained record each.
 
     Args:
@@ -192,7 +192,7 @@ def _are_copied(trained_array: Any, scored_array: Any) -> bool:
     return single_copies > _LARGEST_SHARE * len(sample_rows)
 
 
-def _rows(array: Any) -> npt.NDArray[Any] | None:
+def _rows(array: object) -> npt.NDArray[Any] | None:
     """Returns records as rows of numbers, without a copy; None if they are not in this memory."""
     try:
         values = np.asarray(array.detach() if hasattr(array, "detach") else array)

@@ -20,7 +20,7 @@ _TOLERANCE = 1e-3
 _LARGEST_EPSILON = 500.0
 
 
-def spent_event(what: Any) -> dp_event.DpEvent:
+def spent_event(what: object) -> dp_event.DpEvent:
     """Returns the event of what a training spent: an event, or what its accountant recorded.
 
     Args:
@@ -37,8 +37,8 @@ def spent_event(what: Any) -> dp_event.DpEvent:
     event = what
     if isinstance(what, PrivacyAccountant):
         event = what.ledger
-    elif isinstance(getattr(what, "dp_event", None), dp_event.DpEvent):
-        event = what.dp_event
+    elif isinstance(own_event := getattr(what, "dp_event", None), dp_event.DpEvent):
+        event = own_event
     if isinstance(event, dp_event.DpEvent):
         if _is_nothing(event):
             raise InvalidArgumentError(
@@ -49,16 +49,17 @@ def spent_event(what: Any) -> dp_event.DpEvent:
                 "steps.",
             )
         return event
+    other: Any = what  # Of a library that is known by its attributes.
     if isinstance(getattr(what, "spent_budget", None), list):
         # Lazy: only trainings with diffprivlib need it.
         from optuna_dp.accounting.diffprivlib import from_diffprivlib
 
-        return from_diffprivlib(what)
+        return from_diffprivlib(other)
     if hasattr(getattr(what, "accountant", what), "history"):
         # Lazy: only trainings with Opacus need it.
         from optuna_dp.accounting.opacus import from_opacus
 
-        return from_opacus(what)
+        return from_opacus(other)
     raise InvalidArgumentError(
         "what",
         type_of(what),
@@ -68,7 +69,7 @@ def spent_event(what: Any) -> dp_event.DpEvent:
     )
 
 
-def is_stated(what: Any) -> bool:
+def is_stated(what: object) -> bool:
     """Returns whether what was handed in is an event that somebody wrote, and no accountant's."""
     # Start-up time: samplers hold plans; dp-accounting is slow.
     from dp_accounting import dp_event
@@ -76,7 +77,7 @@ def is_stated(what: Any) -> bool:
     return isinstance(what, dp_event.DpEvent)
 
 
-def _is_nothing(event: Any) -> bool:
+def _is_nothing(event: dp_event.DpEvent) -> bool:
     """Returns whether an event is that of no step at all."""
     # Start-up time: samplers hold plans; dp-accounting is slow.
     from optuna_dp.accounting.kinds.foreign import kind_of
@@ -84,7 +85,9 @@ def _is_nothing(event: Any) -> bool:
     return kind_of(event).is_nothing
 
 
-def costs_no_more(event: Any, allowed: Any, neighboring_relation: str) -> bool:
+def costs_no_more(
+    event: dp_event.DpEvent, allowed: dp_event.DpEvent, neighboring_relation: str
+) -> bool:
     """Returns whether an event costs at most what another does, in every composition.
 
     It does if each of its parts is a part of the other, at most as often; or if both are DP-SGD
@@ -147,13 +150,13 @@ def _dominates(larger: DominatingPair, smaller: DominatingPair) -> bool:
     return bool(np.all(smaller.delta(steps[:-1] * (1.0 + _TOLERANCE)) <= upper + 1e-12))
 
 
-def took_fewer_steps(event: Any, allowed: Any) -> bool:
+def took_fewer_steps(event: dp_event.DpEvent, allowed: dp_event.DpEvent) -> bool:
     """Returns whether a DP-SGD training stopped before it had taken all steps that it may."""
     sgd, allowed_sgd = _as_sgd(event), _as_sgd(allowed)
     return sgd is not None and allowed_sgd is not None and sgd[2] < allowed_sgd[2]
 
 
-def _as_sgd(event: Any) -> tuple[float, float, int] | None:
+def _as_sgd(event: dp_event.DpEvent) -> tuple[float, float, int] | None:
     """Returns 1 / noise, sampling rate and steps of a DP-SGD training, None of others."""
     # Start-up time: samplers hold plans; dp-accounting is slow.
     from dp_accounting import dp_event

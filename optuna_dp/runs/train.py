@@ -12,7 +12,7 @@ import sys
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
 from optuna.study import StudyDirection
@@ -20,7 +20,13 @@ from optuna.study import StudyDirection
 from optuna_dp.core import validation
 from optuna_dp.errors import InvalidArgumentError, PlanError, Text
 from optuna_dp.runs.independence import refuse_trained, remember
-from optuna_dp.runs.rehearsal import Rehearsal, default_optimizers, rehearsed_in_turn
+from optuna_dp.runs.rehearsal import (
+    Inputs,
+    Rehearsal,
+    Weight,
+    default_optimizers,
+    rehearsed_in_turn,
+)
 from optuna_dp.runs.run import Run, SgdRun
 from optuna_dp.runs.scored_records import ScoredRecords, scored_records
 from optuna_dp.runs.trial_notes import BY_ENGINE, claim, noted, refuse_second
@@ -43,8 +49,12 @@ from optuna_dp.training.schedules import DEFAULT_SCHEDULE, Schedule
 from optuna_dp.training.softmax_regression import SoftmaxRegression
 
 if TYPE_CHECKING:
+    import torch
     from optuna.study import Study
     from optuna.trial import Trial
+
+# A torch.nn.Module or a SoftmaxRegression; made_learner refuses anything else.
+Model: TypeAlias = Any
 
 _PROGRESS_LINES = 20
 # The frame of who called odp.train, from a function that it calls, and through the decorator.
@@ -66,7 +76,7 @@ class Trained:
         rehearsal: How the rate was found; None if it was given.
     """
 
-    model: Any
+    model: Model
     score: float | None
     learning_rate: float
     rehearsal: Rehearsal | None = None
@@ -121,22 +131,22 @@ _FAMILIAR_NAMES = {
 @validation.answers_familiar_names(_FAMILIAR_NAMES)
 def train(
     run: Run,
-    model: Any,
-    records: Any,
+    model: Model | Callable[[], Model],
+    records: object,
     *,
-    loss: Callable[[Any, Any], Any] | None = None,
-    record_loss: Callable[..., Any] | None = None,
+    loss: Callable[..., torch.Tensor] | None = None,
+    record_loss: Callable[..., torch.Tensor] | None = None,
     score: Literal["auto", "accuracy", "closeness"] | None = "auto",
-    record_score: Callable[..., Any] | None = None,
-    score_records: Any = None,
+    record_score: Callable[..., torch.Tensor] | None = None,
+    score_records: object = None,
     score_size: int | None = None,
     optimizer: str | OptimizerFactory | None = None,
     learning_rate: float | None = None,
-    inputs: Any = None,
+    inputs: Inputs = None,
     schedule: Schedule = DEFAULT_SCHEDULE,
     clipping_norm: float = 1.0,
     physical_batch_size: int | None = None,
-    device: Any = None,
+    device: str | torch.device | None = None,
     show_progress: bool = False,
 ) -> Trained:
     """Trains a model privately, with exactly what a run may spend, and scores it.
@@ -342,7 +352,7 @@ def train(
         prepared=preparation,
     )
 
-    def noisy_gradient(step: int) -> list[Any]:
+    def noisy_gradient(step: int) -> list[Weight]:
         if show_progress and step:
             _show(step, numbers.steps)
         batch = poisson_sample(len(all_records), numbers.sample_rate)
@@ -361,7 +371,7 @@ def train(
     return Trained(user_model, value, rate, rehearsal)
 
 
-def _checked_run(run: Any) -> SgdRun:
+def _checked_run(run: object) -> SgdRun:
     """Returns the numbers of what was given as a run."""
     if not isinstance(run, Run):
         raise InvalidArgumentError(
@@ -433,7 +443,7 @@ def _refuse_foreign_ranges(trial: Trial, records: PreparedRecords) -> None:
         )
 
 
-def _refuse_missing_targets(records: PreparedRecords, record_loss: Any) -> None:
+def _refuse_missing_targets(records: PreparedRecords, record_loss: object) -> None:
     """Refuses records without the targets that their schema has."""
     if records.y is None and records.task is not None and record_loss is None:
         raise InvalidArgumentError(
@@ -444,7 +454,7 @@ def _refuse_missing_targets(records: PreparedRecords, record_loss: Any) -> None:
         )
 
 
-def _preparation(records: Any, held_out: Any) -> dict[str, Any]:
+def _preparation(records: object, held_out: object) -> dict[str, object]:
     """Returns how the records were prepared, and other private ones that are scored.
 
     Args:
@@ -454,31 +464,28 @@ def _preparation(records: Any, held_out: Any) -> dict[str, Any]:
     Raises:
         InvalidArgumentError: If both were prepared, but not in the same way.
     """
-    is_prepared = [
-        isinstance(some_records, PreparedRecords)
-        for some_records in (records, held_out)
-        if some_records is not None
-    ]
-    if not all(is_prepared):
+    given = [records] if held_out is None else [records, held_out]
+    notes = [some.notes for some in given if isinstance(some, PreparedRecords)]
+    if len(notes) < len(given):
         return {"word": AS_GIVEN}
-    if held_out is not None and held_out.notes != records.notes:
+    if notes[-1] != notes[0]:
         raise InvalidArgumentError(
             "score_records",
             Text("records that were prepared otherwise"),
             allowed="they must be prepared as the training's records were",
             fix="Encode both by the same schema, with the same prepare=.",
         )
-    return dict(records.notes)
+    return dict(notes[0])
 
 
-def _made(model: Any) -> Any:
+def _made(model: Model | Callable[[], Model]) -> Model:
     """Returns the model, made if it was given as a function."""
     if isinstance(model, SoftmaxRegression) or is_module(model) or not callable(model):
         return model
     return model()
 
 
-def _warn_of_names(model: Any, functions: LossAndScore, records: Records) -> None:
+def _warn_of_names(model: Model, functions: LossAndScore, records: Records) -> None:
     parts = model.modules() if is_module(model) else ()
     forwards = [type(part).forward for part in parts if not _is_of_torch(part)]
     name = named_records([*functions.functions().values(), *forwards], records.holders())
@@ -492,7 +499,7 @@ def _warn_of_names(model: Any, functions: LossAndScore, records: Records) -> Non
         )
 
 
-def _is_of_torch(part: Any) -> bool:
+def _is_of_torch(part: object) -> bool:
     return type(part).__module__.split(".")[0] in ("torch", "transformers", "peft")
 
 
@@ -515,7 +522,7 @@ def _optimizer_and_rate(
     run: Run,
     learner: Learner,
     records: Records,
-    inputs: Any,
+    inputs: Inputs,
     optimizer: str | OptimizerFactory | None,
     learning_rate: float | None,
     schedule: Schedule,
@@ -565,7 +572,7 @@ def _score(trial: Trial, learner: Learner, scored: ScoredRecords | None) -> floa
     # Start-up time: OpenDP is slow to load.
     from optuna_dp.scoring import private_mean
 
-    facts: dict[str, Any] = {"noise_multiplier": scored.noise_multiplier}
+    facts: dict[str, object] = {"noise_multiplier": scored.noise_multiplier}
     if scored.is_disjoint:  # These records are protected, too: the statement counts them.
         facts["size"] = scored.size
     score_claim = claim(trial, SCORES, by=BY_ENGINE, **facts)

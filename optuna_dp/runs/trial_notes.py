@@ -16,11 +16,11 @@ import secrets
 import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 import optuna
 from optuna.trial import FrozenTrial
 
+from optuna_dp.core.value_types import JsonObject
 from optuna_dp.errors import PlanError
 from optuna_dp.study import entries
 from optuna_dp.study.entries import SCORES, TRAININGS, TrialEntries, TrialEntry
@@ -36,19 +36,20 @@ _claiming = threading.Lock()
 _claimed: set[tuple[str, int, str, str]] = set()
 
 
-def note(trial: optuna.Trial, entry: TrialEntry, **facts: Any) -> None:
+def note(trial: optuna.Trial, entry: TrialEntry, **facts: object) -> None:
     """Writes a note into a trial that is under way."""
     entry.write(trial.study, trial, {"number": trial.number, **facts})
 
 
-def noted(trial: FrozenTrial, entry: TrialEntry) -> Mapping[str, Any] | None:
+def noted(trial: FrozenTrial, entry: TrialEntry) -> JsonObject | None:
     """Returns a trial's own note, None if there is none."""
     return _own(trial, entry.of(trial))
 
 
-def _own(trial: FrozenTrial, entry: Any) -> Mapping[str, Any] | None:
-    is_own = isinstance(entry, Mapping) and entry.get("number") == trial.number
-    return entry if is_own else None
+def _own(trial: FrozenTrial, entry: object) -> JsonObject | None:
+    if isinstance(entry, Mapping) and entry.get("number") == trial.number:
+        return entry
+    return None
 
 
 def stored_trial(trial: optuna.Trial) -> FrozenTrial:
@@ -68,9 +69,9 @@ class Claim:
 
     trial: optuna.Trial
     entry: TrialEntry
-    facts: dict[str, Any] = field(default_factory=dict)
+    facts: dict[str, object] = field(default_factory=dict)
 
-    def finish(self, **facts: Any) -> None:
+    def finish(self, **facts: object) -> None:
         """Records that what was claimed has ended, and how.
 
         Args:
@@ -84,7 +85,7 @@ class Claim:
         note(self.trial, self.entry, **self.facts, withdrawn=True)
 
 
-def claim(trial: optuna.Trial, kind: TrialEntries, *, by: str, **facts: Any) -> Claim:
+def claim(trial: optuna.Trial, kind: TrialEntries, *, by: str, **facts: object) -> Claim:
     """Records that a trial begins its training, or its score, and refuses a second one.
 
     Args:
@@ -124,7 +125,7 @@ def _identity(trial: optuna.Trial, kind: TrialEntries) -> tuple[str, int, str, s
     return trial.study.study_name, trial.number, str(trial.datetime_start), kind.name
 
 
-def claims(trial: FrozenTrial, kind: TrialEntries) -> dict[str, Mapping[str, Any]]:
+def claims(trial: FrozenTrial, kind: TrialEntries) -> dict[str, JsonObject]:
     """Returns the claims of a trial by token: those that were not withdrawn.
 
     Args:

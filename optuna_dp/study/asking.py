@@ -112,7 +112,7 @@ class _OfOurStudies:
         """Returns the function for callers that take it from the class, as patches do."""
 
         @functools.wraps(self._theirs)
-        def method(study: Study, *args: Any, **kwargs: Any) -> Any:
+        def method(study: Study, *args: object, **kwargs: object) -> object:
             return self.__get__(study)(*args, **kwargs)
 
         return method
@@ -129,7 +129,7 @@ def install() -> None:
 
 def _going_on(ask: Method) -> Method:
     @functools.wraps(ask)
-    def ask_until_won(study: Study, *args: Any, **kwargs: Any) -> Trial:
+    def ask_until_won(study: Study, *args: object, **kwargs: object) -> Trial:
         sampler: Any = study.sampler
         while True:
             _thread.asking, _thread.beyond = getattr(_thread, "asking", 0) + 1, False
@@ -148,11 +148,11 @@ def _going_on(ask: Method) -> Method:
 
 def _of_runs_only(optimize: Method) -> Method:
     @functools.wraps(optimize)
-    def optimize_runs(study: Study, func: Method, *args: Any, **kwargs: Any) -> None:
+    def optimize_runs(study: Study, func: Method, *args: object, **kwargs: object) -> None:
         sampler: Any = study.sampler
 
         @functools.wraps(func)
-        def objective(trial: Trial) -> Any:
+        def objective(trial: Trial) -> object:
             if getattr(_thread, "beyond", False):
                 # A private choice that is due after the last candidate is made there.
                 frozen = storage_of(study).get_trial(trial_id_of(trial))

@@ -11,7 +11,6 @@ import functools
 import logging
 import warnings
 from collections.abc import Callable
-from typing import Any
 
 from optuna.distributions import BaseDistribution, FloatDistribution
 
@@ -68,8 +67,8 @@ def value_from_prior(
     slot: Slot,
     name: str,
     distribution: BaseDistribution,
-    draw: Callable[[], Any] | None = None,
-) -> Any:
+    draw: Callable[[], object] | None = None,
+) -> object:
     """Returns a run's one draw of a parameter from the prior, the same whenever it is asked for.
 
     A parameter drawn from the uniform prior is a function of the slot's entry, which is there
@@ -114,7 +113,7 @@ def _draws_of(slot: Slot, seed: int | None) -> int:
     return new_draws(seed, slot.number)
 
 
-def draw_alone(draws: int, name: str, distribution: BaseDistribution) -> Any:
+def draw_alone(draws: int, name: str, distribution: BaseDistribution) -> object:
     """Returns a run's one draw of a parameter from the uniform prior, a plain Python value.
 
     ``draws`` is the number of that name in the run's :class:`SlotEntry`.

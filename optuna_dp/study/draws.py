@@ -12,7 +12,6 @@ import functools
 import json
 import warnings
 from collections.abc import Callable
-from typing import Any
 
 from optuna.distributions import (
     BaseDistribution,
@@ -23,6 +22,7 @@ from optuna.distributions import (
 from optuna.study import Study
 from optuna.trial import FrozenTrial
 
+from optuna_dp.core.value_types import Params
 from optuna_dp.errors import InvalidArgumentError
 from optuna_dp.study.entries import DRAW, SINGLE_DRAWS, stored_trial
 
@@ -77,7 +77,7 @@ def _from_json(text: str) -> BaseDistribution:
         return json_to_distribution(text)
 
 
-def own_form(distribution: BaseDistribution, value: Any) -> Any:
+def own_form(distribution: BaseDistribution, value: object) -> object:
     """Returns the choice of a distribution that ``value`` of :func:`as_stored` of it stands for.
 
     Raises:
@@ -89,7 +89,7 @@ def own_form(distribution: BaseDistribution, value: Any) -> Any:
     return distribution.to_external_repr(index)
 
 
-def stored_form(trial: FrozenTrial) -> tuple[dict[str, Any], Space]:
+def stored_form(trial: FrozenTrial) -> tuple[dict[str, object], Space]:
     """Returns a trial's hyperparameters and their ranges as every storage could give them back."""
     params, space = dict(trial.params), dict(trial.distributions)
     for name, distribution in trial.distributions.items():
@@ -128,8 +128,8 @@ def drawn_once(
     trial: FrozenTrial,
     name: str,
     distribution: BaseDistribution,
-    draw: Callable[[], Any],
-) -> Any:
+    draw: Callable[[], object],
+) -> object:
     """Returns what the trial drew for a parameter before, else draws and stores it."""
     entry, text = SINGLE_DRAWS.named(name), distribution_to_json(distribution)
     stored_draw = entry.of(stored_trial(study, trial))
@@ -159,7 +159,7 @@ def drawn_jointly(trial: FrozenTrial, name: str, distribution: BaseDistribution)
     return float(entry["internal"][name])
 
 
-def draw_entry(params: dict[str, Any], space: Space) -> dict[str, Any]:
+def draw_entry(params: Params, space: Space) -> dict[str, dict[str, str] | dict[str, float]]:
     """Returns hyperparameters as the entry of a joint draw from ``space``."""
     return {
         "space": {name: distribution_to_json(d) for name, d in space.items()},

@@ -50,7 +50,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 import optuna
 from optuna.storages import BaseStorage
@@ -58,8 +58,11 @@ from optuna.study import Study
 from optuna.trial import FrozenTrial, Trial, TrialState
 
 from optuna_dp.core.optuna_internals import storage_of, study_id_of, trial_id_of
+from optuna_dp.core.value_types import JsonObject
 
 _PREFIX = "optuna_dp:"
+# What an entry holds: plain JSON. Whoever reads it checks it, by the class beside the entry.
+StoredValue: TypeAlias = Any
 
 
 @dataclass(frozen=True)
@@ -77,7 +80,7 @@ class TrialEntry:
         """The key of the system attribute."""
         return _PREFIX + self.name
 
-    def of(self, trial: FrozenTrial, default: Any = None) -> Any:
+    def of(self, trial: FrozenTrial, default: object = None) -> StoredValue:
         """Returns what a trial that was read has; ``default`` if it has no such entry."""
         return trial.system_attrs.get(self.key, default)
 
@@ -85,7 +88,7 @@ class TrialEntry:
         """Returns whether a trial that was read has such an entry."""
         return self.key in trial.system_attrs
 
-    def write(self, study: Study, trial: FrozenTrial | Trial, value: Any = True) -> None:
+    def write(self, study: Study, trial: FrozenTrial | Trial, value: StoredValue = True) -> None:
         """Writes the entry beside a trial; a mark has no value.
 
         Raises:
@@ -113,7 +116,7 @@ class TrialEntries:
         """Returns the entry of one name."""
         return TrialEntry(f"{self.name}:{name}")
 
-    def of(self, trial: FrozenTrial) -> dict[str, Any]:
+    def of(self, trial: FrozenTrial) -> dict[str, StoredValue]:
         """Returns what a trial that was read has, by name."""
         return _by_name(self.name, trial.system_attrs)
 
@@ -133,15 +136,15 @@ class StudyEntry:
         """The key of the system attribute."""
         return _PREFIX + self.name
 
-    def of(self, attributes: Mapping[str, Any]) -> Any:
+    def of(self, attributes: JsonObject) -> StoredValue:
         """Returns what the attributes of a study hold; None if there is no such entry."""
         return attributes.get(self.key)
 
-    def read(self, study: Study) -> Any:
+    def read(self, study: Study) -> StoredValue:
         """Returns what the storage holds now; None if there is no such entry."""
         return self.of(study_attributes(study))
 
-    def write(self, study: Study, value: Any = True) -> None:
+    def write(self, study: Study, value: StoredValue = True) -> None:
         """Writes the entry of a study; a mark has no value."""
         storage_of(study).set_study_system_attr(study_id_of(study), self.key, value)
 
@@ -160,12 +163,12 @@ class StudyEntries:
         """Returns the entry of one name."""
         return StudyEntry(f"{self.name}:{name}")
 
-    def of(self, attributes: Mapping[str, Any]) -> dict[str, Any]:
+    def of(self, attributes: JsonObject) -> dict[str, StoredValue]:
         """Returns what the attributes of a study hold, by name."""
         return _by_name(self.name, attributes)
 
 
-def _by_name(kind: str, attributes: Mapping[str, Any]) -> dict[str, Any]:
+def _by_name(kind: str, attributes: JsonObject) -> dict[str, StoredValue]:
     prefix = f"{_PREFIX}{kind}:"
     return {k.removeprefix(prefix): v for k, v in attributes.items() if k.startswith(prefix)}
 
@@ -199,13 +202,13 @@ RELEASED = StudyEntry("released")
 PUBLISHED = StudyEntry("published")
 
 
-def study_attributes(study: Study) -> Mapping[str, Any]:
+def study_attributes(study: Study) -> JsonObject:
     """Returns what a study's storage holds of it now, for the ``of`` of its entries."""
     # A copy: a storage in memory gives away its own dictionary.
     return dict(storage_of(study).get_study_system_attrs(study_id_of(study)))
 
 
-def own_entries(attributes: Mapping[str, Any]) -> dict[str, Any]:
+def own_entries(attributes: Mapping[str, StoredValue]) -> dict[str, StoredValue]:
     """Returns the entries of this package among the system attributes of a study or a trial."""
     return {name: value for name, value in attributes.items() if name.startswith(_PREFIX)}
 
@@ -215,7 +218,7 @@ def stored_trial(study: Study, trial: FrozenTrial | Trial) -> FrozenTrial:
     return storage_of(study).get_trial(trial_id_of(trial))
 
 
-def trial_with(state: TrialState, entries: Mapping[TrialEntry, Any]) -> FrozenTrial:
+def trial_with(state: TrialState, entries: Mapping[TrialEntry, StoredValue]) -> FrozenTrial:
     """Returns a trial without parameters that holds these entries, to be made in a study."""
     attributes = {entry.key: value for entry, value in entries.items()}
     return optuna.trial.create_trial(state=state, system_attrs=attributes)

@@ -19,7 +19,7 @@ from optuna_dp.core.json_entries import NOT_STORED, Entry
 _VERSION = 1
 
 
-def canonical_json(value: Any) -> str:
+def canonical_json(value: object) -> str:
     """Returns the one text that stands for a JSON value."""
     return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False)
 
@@ -91,12 +91,12 @@ class StudyPlan(Entry):
         return replace(plan, digest=digest_of(plan.to_json()))
 
     @classmethod
-    def from_json(cls, data: Any) -> StudyPlan:
+    def from_json(cls, data: object) -> StudyPlan:
         """Reads what :meth:`to_json` wrote; raises :class:`PlanError` on anything else."""
         plan = super().from_json(data)
         return replace(plan, digest=digest_of(data))
 
 
-def digest_of(entry: Any) -> str:
+def digest_of(entry: object) -> str:
     """Returns the SHA-256 of the entry of a plan."""
     return hashlib.sha256(canonical_json(entry).encode()).hexdigest()

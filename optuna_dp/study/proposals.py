@@ -17,7 +17,7 @@ import logging
 import operator
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from optuna.distributions import BaseDistribution
 from optuna.pruners import NopPruner
@@ -115,7 +115,7 @@ class Proposer:
             study = Study(_NAME, _fork(storage), sampler=sampler, pruner=NopPruner())
             return study.ask(dict(space))
 
-    def suggest(self, proposal: Trial, name: str, distribution: BaseDistribution) -> Any:
+    def suggest(self, proposal: Trial, name: str, distribution: BaseDistribution) -> object:
         """Returns the sampler's value of one parameter in the trial that :meth:`ask` returned.
 
         As there, it is drawn uniformly if the sampler raises an error.
@@ -193,10 +193,10 @@ class Proposer:
             return None
         return entropy.bits(self._seed, "proposer", *path)(32)
 
-    def __getstate__(self) -> dict[str, Any]:
+    def __getstate__(self) -> dict[str, object]:
         return {name: v for name, v in self.__dict__.items() if name not in ("_lock", "_kept")}
 
-    def __setstate__(self, state: dict[str, Any]) -> None:
+    def __setstate__(self, state: dict[str, object]) -> None:
         self.__dict__.update(state)
         self._lock, self._kept = threading.Lock(), None
 
@@ -219,7 +219,7 @@ def remember(study: Study, trial: FrozenTrial, proposal: Trial) -> None:
         PROPOSER.write(study, trial, attributes)
 
 
-def _as_output(trial: FrozenTrial, remembered: dict[str, Any]) -> FrozenTrial:
+def _as_output(trial: FrozenTrial, remembered: dict[str, object]) -> FrozenTrial:
     """Returns what is private and charged for of a pilot, and what the sampler wrote beside it."""
     values = output(trial)
     unscored = TrialState.PRUNED if trial.state == TrialState.PRUNED else TrialState.FAIL
@@ -237,12 +237,25 @@ def _as_output(trial: FrozenTrial, remembered: dict[str, Any]) -> FrozenTrial:
     )
 
 
-def timeless_trial(**fields: Any) -> FrozenTrial:
+def timeless_trial(
+    *,
+    state: TrialState,
+    values: Sequence[float] | None = None,
+    params: dict[str, object] | None = None,
+    distributions: dict[str, BaseDistribution] | None = None,
+    system_attrs: dict[str, object] | None = None,
+) -> FrozenTrial:
     """Returns an ended trial of these fields, as of :func:`optuna.trial.create_trial`.
 
     Its times are the same as those of all others.
     """
-    trial = create_trial(**fields)
+    trial = create_trial(
+        state=state,
+        values=values,
+        params=params,
+        distributions=distributions,
+        system_attrs=system_attrs,
+    )
     trial.datetime_start = trial.datetime_complete = _LONG_AGO
     return trial
 

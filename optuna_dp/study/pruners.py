@@ -8,7 +8,8 @@ took, and nobody has paid for that). Optuna's default is such a pruner (``Median
 from __future__ import annotations
 
 import logging
-from typing import Any, cast
+from collections.abc import Container
+from typing import cast
 
 from optuna.pruners import (
     BasePruner,
@@ -21,7 +22,7 @@ from optuna.pruners import (
     WilcoxonPruner,
 )
 from optuna.study import Study
-from optuna.trial import FrozenTrial
+from optuna.trial import FrozenTrial, TrialState
 
 from optuna_dp.core.optuna_internals import wrapped_pruner
 from optuna_dp.errors import InvalidArgumentError
@@ -130,7 +131,9 @@ class StudyOf:
         self.directions = study.directions
         self.trials = [trial]
 
-    def get_trials(self, deepcopy: bool = True, states: Any = None) -> list[FrozenTrial]:
+    def get_trials(
+        self, deepcopy: bool = True, states: Container[TrialState] | None = None
+    ) -> list[FrozenTrial]:
         """As of :meth:`optuna.study.Study.get_trials`."""
         return [t for t in self.trials if states is None or t.state in states]
 

@@ -7,7 +7,7 @@ differently. If trial 0 ended without writing it, no run has begun and none can.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NoReturn
+from typing import NoReturn
 
 from optuna.study import Study
 from optuna.trial import FrozenTrial, TrialState
@@ -30,7 +30,7 @@ def plan_for(
     study: Study,
     trial: FrozenTrial,
     new_plan: Callable[[], StudyPlan],
-    parse: Callable[[Any], StudyPlan],
+    parse: Callable[[object], StudyPlan],
 ) -> StudyPlan:
     """Returns the study's plan for a trial that starts: read, waited for, or written by trial 0.
 

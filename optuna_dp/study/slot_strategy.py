@@ -25,7 +25,6 @@ import json
 import logging
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from typing import Any
 
 from optuna.distributions import BaseDistribution, distribution_to_json
 from optuna.pruners import BasePruner
@@ -34,6 +33,7 @@ from optuna.trial import FrozenTrial, TrialState
 
 from optuna_dp.core.json_entries import Entry
 from optuna_dp.core.optuna_internals import is_in_optimize_loop
+from optuna_dp.core.value_types import JsonObject, Params
 from optuna_dp.errors import InvalidArgumentError
 from optuna_dp.study import entropy
 from optuna_dp.study.draws import Space, checked_space
@@ -46,7 +46,7 @@ from optuna_dp.study.under_way import TrialUnderWay, UnderWay
 _logger = logging.getLogger("optuna_dp")
 
 # A joint draw, and what the curator may want to know of it.
-JointDraw = tuple[dict[str, Any], dict[str, Any]]
+JointDraw = tuple[Params, JsonObject]
 
 
 class Slot:
@@ -152,11 +152,11 @@ class SlotStrategy(ABC):
     def number_of_slots(self, bits: entropy.Bits) -> int:
         """Returns the number of runs of a new study; ``bits`` are its random source."""
 
-    def public_settings(self) -> dict[str, Any]:
+    def public_settings(self) -> dict[str, object]:
         """Returns what the sampler's ``repr`` shows, by argument: nothing that is secret."""
         return {} if self.search_space is None else {"search_space": list(self.search_space)}
 
-    def recorded_space(self) -> dict[str, Any] | None:
+    def recorded_space(self) -> dict[str, JsonObject] | None:
         """Returns the search space as plans store it: Optuna's JSON; None is define-by-run."""
         if self.search_space is None:
             return None
@@ -231,7 +231,7 @@ class SlotStrategy(ABC):
         """Returns a value for each parameter of ``space``, and notes for the draw's entry."""
 
     @abstractmethod
-    def value(self, slot: Slot, name: str, distribution: BaseDistribution) -> Any:
+    def value(self, slot: Slot, name: str, distribution: BaseDistribution) -> object:
         """Returns the value of one parameter that was not drawn jointly."""
 
     # The end of a run.
@@ -252,7 +252,7 @@ class SlotStrategy(ABC):
         return None
 
 
-def checked_seed(seed: Any) -> int | None:
+def checked_seed(seed: object) -> int | None:
     """Returns a seed if it is one, or None; refuses anything else."""
     if seed is None or (isinstance(seed, int) and not isinstance(seed, bool)):
         return seed

@@ -22,7 +22,7 @@ from __future__ import annotations
 import logging
 import threading
 import weakref
-from typing import Any
+from collections.abc import Sequence
 
 import optuna
 from optuna.distributions import BaseDistribution
@@ -73,7 +73,7 @@ _logger = logging.getLogger("optuna_dp")
 class _StudySet(weakref.WeakSet):  # type: ignore[type-arg]
     """Studies of this process; empty once it is copied into another one."""
 
-    def __reduce__(self) -> Any:
+    def __reduce__(self) -> tuple[type[_StudySet], tuple[()]]:
         return _StudySet, ()
 
 
@@ -103,7 +103,7 @@ class SlotSampler(OfThisPackage, BaseSampler):
         self.strategy = strategy
         self.under_way = UnderWay()
         self._designs: dict[str, tuple[Design, str]] = {}
-        self._last_plan: tuple[Any, StudyPlan] | None = None
+        self._last_plan: tuple[object, StudyPlan] | None = None
         # Studies whose plan was found to be this sampler's: it does not change.
         self._of_same_plan = _StudySet()
         install()
@@ -211,7 +211,7 @@ class SlotSampler(OfThisPackage, BaseSampler):
 
     def sample_relative(
         self, study: Study, trial: FrozenTrial, search_space: dict[str, BaseDistribution]
-    ) -> dict[str, Any]:
+    ) -> dict[str, object]:
         """Draws the slot's joint parameters and stores the draw.
 
         What is drawn by its index is left out: Optuna would compare its choices with those that
@@ -246,7 +246,7 @@ class SlotSampler(OfThisPackage, BaseSampler):
         trial: FrozenTrial,
         param_name: str,
         param_distribution: BaseDistribution,
-    ) -> Any:
+    ) -> object:
         """Draws one parameter, unless it was drawn jointly."""
         self.strategy.check_directions(study)
         if is_by_index(param_distribution):
@@ -258,7 +258,7 @@ class SlotSampler(OfThisPackage, BaseSampler):
         return self.strategy.value(self._slot(study, trial), param_name, param_distribution)
 
     def after_trial(
-        self, study: Study, trial: FrozenTrial, state: TrialState, values: Any
+        self, study: Study, trial: FrozenTrial, state: TrialState, values: Sequence[float] | None
     ) -> None:
         """Forgets the trial, and marks one that never began and one that was pruned."""
         trial_under_way = self.under_way.drop(study, trial)
@@ -303,14 +303,14 @@ class SlotSampler(OfThisPackage, BaseSampler):
             settings=self.strategy.settings().to_json(),
         )
 
-    def __getstate__(self) -> dict[str, Any]:
+    def __getstate__(self) -> dict[str, object]:
         return {**self.__dict__, "_last_plan": None, "_of_same_plan": _StudySet()}
 
-    def __setstate__(self, state: dict[str, Any]) -> None:
+    def __setstate__(self, state: dict[str, object]) -> None:
         self.__dict__.update(state)
         install()  # A worker of another process makes no sampler, it is sent one.
 
-    def _parsed(self, entry: Any) -> StudyPlan:
+    def _parsed(self, entry: object) -> StudyPlan:
         """Returns the plan that an entry holds; reads the very same entry only once."""
         cache = self._last_plan
         if cache is None or cache[0] is not entry:

@@ -11,9 +11,8 @@ from __future__ import annotations
 import functools
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 from optuna.distributions import distribution_to_json
 from optuna.storages import BaseStorage
@@ -21,6 +20,7 @@ from optuna.study import Study
 from optuna.trial import FrozenTrial
 
 from optuna_dp.core.optuna_internals import place_of, storage_of, study_id_of
+from optuna_dp.core.value_types import JsonObject
 from optuna_dp.study.entries import CONFIRMED, PLAN, RELEASED, own_entries, study_attributes
 from optuna_dp.study.plan import StudyPlan
 from optuna_dp.study.trials import leading_trial, trials_of
@@ -42,7 +42,7 @@ class StudySnapshot:
     name: str
     directions: tuple[str, ...]
     trials: tuple[FrozenTrial, ...] = field(repr=False)
-    attributes: Mapping[str, Any] = field(repr=False)
+    attributes: JsonObject = field(repr=False)
     place: str | None = field(repr=False)
 
     @classmethod
@@ -99,7 +99,7 @@ class StudySnapshot:
         }
 
 
-def _content(trial: FrozenTrial) -> dict[str, Any]:
+def _content(trial: FrozenTrial) -> JsonObject:
     """Returns what a trial says and no tool that merely shows it changes."""
     return {
         "number": trial.number,
@@ -127,7 +127,7 @@ class OtherStudy:
 
     name: str
     is_older: bool
-    attributes: Mapping[str, Any] = field(repr=False)
+    attributes: JsonObject = field(repr=False)
     _storage: BaseStorage = field(repr=False)
     _study_id: int = field(repr=False)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from optuna.storages import BaseStorage, InMemoryStorage, JournalStorage
 from optuna.study import Study
@@ -23,10 +23,10 @@ _BY_NUMBER = (InMemoryStorage, JournalStorage, CachedStorage)
 _NOT_DRAWN = frozenset(("fixed_params", "failed_trial", "retry_history"))
 
 
-def _in_hexadecimal(bits: int) -> dict[str, Any]:
+def _in_hexadecimal(bits: int) -> dict[str, object]:
     """A secret number of an entry: it is stored as digits, and no message quotes it."""
 
-    def read(digits: Any) -> int:
+    def read(digits: str) -> int:
         try:
             value = int(digits, 16)
         except (TypeError, ValueError):
@@ -66,7 +66,7 @@ class SlotEntry(Entry):
     plan: str = field(repr=False)
 
 
-def checked_study(study: Any) -> Study:
+def checked_study(study: object) -> Study:
     """Returns ``study`` if it is an Optuna study; refuses anything else."""
     if not isinstance(study, Study):
         raise InvalidArgumentError(
@@ -126,7 +126,7 @@ def was_enqueued(trial: FrozenTrial) -> bool:
     return not _NOT_DRAWN.isdisjoint(trial.system_attrs)
 
 
-def own_slot(trial: FrozenTrial) -> Any:
+def own_slot(trial: FrozenTrial) -> entries.StoredValue:
     """Returns the slot entry of a trial as stored; None if it has none or a copied trial's."""
     entry = entries.SLOT.of(trial)
     is_copy = isinstance(entry, dict) and entry.get("number") != trial.number

@@ -64,7 +64,7 @@ class UnderWay:
             weakref.WeakKeyDictionary()
         )
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(self) -> tuple[type[UnderWay], tuple[int]]:
         return (UnderWay, (self._most,))
 
     def get(self, study: Study, trial: FrozenTrial) -> TrialUnderWay | None:

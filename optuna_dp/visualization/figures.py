@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import optuna
@@ -87,8 +87,14 @@ def plot_privacy_profile(
         bounds = [(float(d), guarantee.bounds(float(d))[0]) for d in deltas]
         finite_bounds = [(d, epsilon) for d, epsilon in bounds if math.isfinite(epsilon)]
         if any(epsilon > 0.0 for _, epsilon in finite_bounds):
-            look: dict[str, Any] = {"dash": "dot", "markers": True}
-            theme.line(figure, finite_bounds, "strongest known attack", theme.ATTACK, **look)
+            theme.line(
+                figure,
+                finite_bounds,
+                "strongest known attack",
+                theme.ATTACK,
+                dash="dot",
+                markers=True,
+            )
     theme.line(
         figure,
         _curve(guarantee, low, high),
@@ -202,7 +208,7 @@ def _renyi_curve(guarantee: Guarantee) -> list[tuple[float, float]]:
     return [(order, d) for order, d in points if 0.0 < d < math.inf]
 
 
-def _parts(target: Any, guarantee: Guarantee) -> list[tuple[str, Any]]:
+def _parts(target: object, guarantee: Guarantee) -> list[tuple[str, dp_event.DpEvent]]:
     """Returns the parts of the whole that are drawn beside it, by name."""
     if isinstance(target, Release) and target.training is not None:
         search = target.search_guarantee.event
@@ -419,5 +425,5 @@ def plot_votes(release: Release) -> go.Figure:
     return figure
 
 
-def _short(value: Any) -> str:
+def _short(value: object) -> str:
     return f"{value:.3g}" if isinstance(value, float) else str(value)

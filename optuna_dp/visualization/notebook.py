@@ -22,7 +22,7 @@ _DELTAS = (1e-4, 1e-5, 1e-6, 1e-8)
 _LEFT = 'style="text-align: left"'
 
 
-def to_html(result: Any) -> str:
+def to_html(result: Guarantee | BudgetPlan | Release) -> str:
     """Returns the page of a guarantee, a budget plan or a release, by its class's name."""
     return _PAGES[type(result).__name__](result)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING
 
 import optuna
 from optuna.trial import FrozenTrial
@@ -22,10 +22,13 @@ from optuna_dp.study.entries import study_attributes
 from optuna_dp.study.plan import Design
 from optuna_dp.study.trials import ended, trials_of
 
+if TYPE_CHECKING:
+    from dp_accounting import dp_event
+
 _LARGEST_RUNS = 200
 
 
-def opened(study: Any) -> OpenedStudy:
+def opened(study: object) -> OpenedStudy:
     """Returns the plan and the procedure of a study; for the curator only."""
     if not isinstance(study, optuna.Study):
         raise InvalidArgumentError("study", study, allowed="it must be an Optuna study")
@@ -38,14 +41,14 @@ def opened(study: Any) -> OpenedStudy:
     return opened_study
 
 
-def design_of(target: Any) -> Design | None:
+def design_of(target: object) -> Design | None:
     """Returns the public design of a release or a study; None for anything else."""
     if isinstance(target, Release):
         return target.design
     return opened(target).plan.design if isinstance(target, optuna.Study) else None
 
 
-def budget_of(target: Any) -> BudgetPlan | None:
+def budget_of(target: object) -> BudgetPlan | None:
     """Returns the budget plan that a target is or was run under; None if there is none."""
     if isinstance(target, BudgetPlan):
         return target
@@ -58,7 +61,7 @@ class Part:
     """One event of a composition, and how many of it there are."""
 
     name: str
-    event: Any
+    event: dp_event.DpEvent
     count: int
 
 
@@ -77,7 +80,7 @@ class Composition:
     level: str
 
 
-def composition_of(target: Any, guarantee: Guarantee) -> Composition | None:
+def composition_of(target: object, guarantee: Guarantee) -> Composition | None:
     """Returns the runs or iterations behind a guarantee; None if it is about neither."""
     event, budget, design = guarantee.event, budget_of(target), design_of(target)
     if budget is not None:
@@ -104,7 +107,7 @@ def composition_of(target: Any, guarantee: Guarantee) -> Composition | None:
     return None
 
 
-def target_of(target: Any, delta: float | None = None) -> tuple[Guarantee, float]:
+def target_of(target: object, delta: float | None = None) -> tuple[Guarantee, float]:
     """Returns what a target guarantees, and the delta to show it at.
 
     Nothing but the public design of a study is read.

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from types import ModuleType
+from typing import TYPE_CHECKING
 
 from optuna_dp.errors import MissingExtraError
 
@@ -25,7 +26,7 @@ FILL = "rgba(74, 110, 224, 0.15)"
 CURATOR = "For the curator only"
 
 
-def graph_objects() -> Any:
+def graph_objects() -> ModuleType:
     """Returns ``plotly.graph_objects``; says which extra brings it if it is missing."""
     try:
         return importlib.import_module("plotly.graph_objects")
@@ -59,14 +60,14 @@ def figure(title: str, *, x: str, y: str, curator: bool = False) -> go.Figure:
 
 def line(
     figure: go.Figure,
-    at: Iterable[tuple[Any, Any]],
+    at: Iterable[tuple[object, object]],
     name: str,
     colour: str,
     *,
     width: float = 2,
     dash: str = "solid",
     markers: bool = False,
-    **properties: Any,
+    **properties: object,
 ) -> None:
     """Adds a line through pairs (x, y).
 
@@ -79,13 +80,13 @@ def line(
 
 def points(
     figure: go.Figure,
-    at: Iterable[tuple[Any, Any]],
+    at: Iterable[tuple[object, object]],
     name: str,
     colour: str,
     *,
     size: float = 8,
     symbol: str = "circle",
-    **properties: Any,
+    **properties: object,
 ) -> None:
     """Adds points (x, y). For ``symbol`` see plotly, for ``properties`` :func:`scatter`."""
     # An open symbol is all outline; a filled one needs none.
@@ -94,7 +95,7 @@ def points(
     scatter(figure, at, **{"name": name, "mode": "markers", "marker": marker, **properties})
 
 
-def scatter(figure: go.Figure, at: Iterable[tuple[Any, Any]], **properties: Any) -> None:
+def scatter(figure: go.Figure, at: Iterable[tuple[object, object]], **properties: object) -> None:
     """Adds what ``plotly.graph_objects.Scatter`` makes of pairs (x, y)."""
     pairs = list(at)
     x, y = [x for x, _ in pairs], [y for _, y in pairs]

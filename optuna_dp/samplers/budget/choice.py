@@ -14,6 +14,7 @@ import numpy as np
 from optuna.distributions import BaseDistribution
 from optuna.trial import FrozenTrial
 
+from optuna_dp.core.value_types import Params
 from optuna_dp.errors import InvalidArgumentError
 from optuna_dp.priors.given_points import to_internal
 from optuna_dp.priors.scores import clean_scores
@@ -23,7 +24,7 @@ from optuna_dp.study.entries import SLOT
 from optuna_dp.study.trials import SlotEntry, began, output, was_enqueued
 
 Outputs = list[tuple[dict[str, Any], tuple[float, ...]]]
-ChoosesFrom = Callable[[Outputs], Mapping[str, Any]]
+ChoosesFrom = Callable[[Outputs], Params]
 Choose = Literal["evidence", "best"] | ChoosesFrom
 
 # By how many standard deviations of the first rung's scores something else has to be ahead of the
@@ -45,7 +46,7 @@ class Pilot:
     """
 
     rung: int
-    params: dict[str, Any]
+    params: Params
     distributions: dict[str, BaseDistribution]
     values: tuple[float, ...]
     tie_break: int = field(repr=False)
@@ -53,7 +54,7 @@ class Pilot:
 
 
 # Hyperparameters to be run (again), and ranges that contain them.
-Chosen = tuple[dict[str, Any], dict[str, BaseDistribution]]
+Chosen = tuple[Params, dict[str, BaseDistribution]]
 
 
 def with_outputs(trials: Sequence[FrozenTrial], run_of: Callable[[int], Run]) -> list[Pilot]:
@@ -149,7 +150,7 @@ def _first_guess_or_better(pilots: Sequence[Pilot], top: Sequence[Pilot], sign: 
     return guesses[0] if lead <= _MARGIN * deviation else top[0]
 
 
-def _checked(answer: Any, pilots: Sequence[Pilot]) -> Chosen:
+def _checked(answer: object, pilots: Sequence[Pilot]) -> Chosen:
     if not isinstance(answer, Mapping) or not answer:
         raise InvalidArgumentError(
             "choose",

@@ -53,13 +53,13 @@ class PaidRuns(Entry):
         if self.score_noise_multiplier is not None:
             validation.positive("score_noise_multiplier", self.score_noise_multiplier)
 
-    def training_event(self, sample_rate: float | None) -> Any:
+    def training_event(self, sample_rate: float | None) -> dp_event.DpEvent:
         """Returns what the training of one costs; ``sample_rate`` is the plan's."""
         if sample_rate is None:
             return self.training
         return sgd_training(self.noise_multiplier, sample_rate, self.steps)
 
-    def event(self, sample_rate: float | None, score: str | None) -> Any:
+    def event(self, sample_rate: float | None, score: str | None) -> dp_event.DpEvent:
         """Returns what one costs with its score; both arguments are the plan's."""
         return run_event(self.training_event(sample_rate), self.score_noise_multiplier, score)
 
@@ -288,7 +288,7 @@ class BudgetPlan(Entry):
         )
 
     @classmethod
-    def from_json(cls, data: Any) -> BudgetPlan:
+    def from_json(cls, data: object) -> BudgetPlan:
         """Reads what :meth:`to_json` wrote; refuses anything else.
 
         Raises:
@@ -300,7 +300,7 @@ class BudgetPlan(Entry):
         return plan
 
     @classmethod
-    def refusal(cls, data: Any, reason: str, fix: str = "") -> InvalidArgumentError:
+    def refusal(cls, data: object, reason: str, fix: str = "") -> InvalidArgumentError:
         """Returns the error for JSON that is not that of a plan."""
         requirement = f"it must be what BudgetPlan.to_json returned ({reason})"
         return InvalidArgumentError("data", data, allowed=requirement, fix=fix)
@@ -322,7 +322,7 @@ def composed(
     return dp_event.ComposedDpEvent(events)
 
 
-def rung_sizes(name: str, value: Any) -> tuple[int, ...]:
+def rung_sizes(name: str, value: object) -> tuple[int, ...]:
     """Returns how many pilots each rung has: whole numbers that do not grow; none for 0 or ()."""
     sizes_or_zero = tuple(value) if isinstance(value, list | tuple) else (value,)
     if not sizes_or_zero or (type(value) is int and value == 0):
@@ -338,7 +338,7 @@ def rung_sizes(name: str, value: Any) -> tuple[int, ...]:
     return sizes
 
 
-def checked_score(value: Any) -> None:
+def checked_score(value: object) -> None:
     """Refuses what is no place to score on."""
     if not any(value is place or value == place for place in SCORES):
         raise InvalidArgumentError(

@@ -14,7 +14,7 @@ import itertools
 import logging
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import optuna
 from optuna.distributions import json_to_distribution
@@ -140,7 +140,7 @@ class Budget(Procedure):
         """See :class:`Procedure`."""
         return self.settings.run_of(number)
 
-    def _spending(self, runs: Sequence[EndedRun], vouched: str | None) -> dict[str, Any]:
+    def _spending(self, runs: Sequence[EndedRun], vouched: str | None) -> dict[str, object]:
         """Returns what is known of what runs did, as JSON; refuses what nobody vouches for."""
         checked_vouched(vouched)
         is_vouched, judgements = False, []
@@ -270,7 +270,7 @@ def shows_a_run(trial: FrozenTrial) -> bool:
     return bool(trial.params or trial.values or trial.intermediate_values or trial.user_attrs)
 
 
-def _shown(trial: FrozenTrial, settings: BudgetSettings) -> dict[str, Any]:
+def _shown(trial: FrozenTrial, settings: BudgetSettings) -> dict[str, object]:
     """What is charged for of a pilot."""
     values = output(trial)
     score = {} if values is not None and len(values) > 1 else {"value": values and values[0]}

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 from optuna.distributions import BaseDistribution
 from optuna.samplers import BaseSampler
 
+from optuna_dp.core.value_types import Params
 from optuna_dp.samplers.budget.choice import Choose
 from optuna_dp.samplers.budget.plan import BudgetPlan
 from optuna_dp.samplers.budget.slot_strategy import BudgetStrategy
@@ -108,7 +108,7 @@ class BudgetSampler(SlotSampler):
         *,
         search_space: dict[str, BaseDistribution] | None = None,
         proposer: BaseSampler | None = None,
-        candidates: Sequence[Mapping[str, Any]] | None = None,
+        candidates: Sequence[Params] | None = None,
         choose: Choose | None = None,
         pilot_batch_size: int = 1,
         output_attributes: Sequence[str] = (),

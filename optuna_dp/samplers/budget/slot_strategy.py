@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import functools
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from optuna.distributions import BaseDistribution, json_to_distribution
@@ -27,6 +27,7 @@ from optuna.study import Study
 from optuna.trial import FrozenTrial, Trial, TrialState
 
 from optuna_dp.core.validation import whole
+from optuna_dp.core.value_types import Params
 from optuna_dp.errors import InvalidArgumentError, PlanError
 from optuna_dp.evidence.start import end_run
 from optuna_dp.evidence.stated_run import attribute_names
@@ -77,7 +78,7 @@ _FEWER = (
 )
 
 
-def _refuse_unused(reason: str, **arguments: Any) -> None:
+def _refuse_unused(reason: str, **arguments: object) -> None:
     """Refuses arguments of the sampler that would have no effect."""
     defaults = {"proposer": None, "choose": None, "pilot_batch_size": 1}
     for name, value in arguments.items():
@@ -85,7 +86,7 @@ def _refuse_unused(reason: str, **arguments: Any) -> None:
             raise InvalidArgumentError(name, value, problem=reason, fix="Leave it out.")
 
 
-def _listed(plan: BudgetPlan, candidates: Any, space: Space | None) -> Listed:
+def _listed(plan: BudgetPlan, candidates: Sequence[Params], space: Space | None) -> Listed:
     """Returns the list as a proposer; refuses one that is not the plan's."""
     if plan.candidates is None:
         raise InvalidArgumentError(
@@ -119,7 +120,7 @@ class BudgetStrategy(SlotStrategy):
         *,
         search_space: dict[str, BaseDistribution] | None,
         proposer: BaseSampler | None,
-        candidates: Sequence[Mapping[str, Any]] | None,
+        candidates: Sequence[Params] | None,
         choose: Choose | None,
         pilot_batch_size: int,
         output_attributes: Sequence[str],
@@ -182,7 +183,7 @@ class BudgetStrategy(SlotStrategy):
         """Returns the number of pilots and of last runs that are charged for."""
         return self._pilots + self._budget.paid
 
-    def public_settings(self) -> dict[str, Any]:
+    def public_settings(self) -> dict[str, object]:
         """Returns the plan and the names of the search space and of attributes."""
         settings = {"plan": self._budget.plan, **super().public_settings()}
         if self._budget.output_attributes:
@@ -327,7 +328,7 @@ class BudgetStrategy(SlotStrategy):
             return None
         return best_pilots[(slot.number - start) % len(best_pilots)]
 
-    def value(self, slot: Slot, name: str, distribution: BaseDistribution) -> Any:
+    def value(self, slot: Slot, name: str, distribution: BaseDistribution) -> object:
         """Asks the proposer in a first-rung pilot; draws at random in other runs, and says so."""
         if slot.number < self._proposed:
             return self._proposed_value(slot, name, distribution)
@@ -351,10 +352,10 @@ class BudgetStrategy(SlotStrategy):
         check_choices(name, distribution)
         return drawn_once(study, trial, name, distribution, draw)
 
-    def _proposed_value(self, slot: Slot, name: str, distribution: BaseDistribution) -> Any:
+    def _proposed_value(self, slot: Slot, name: str, distribution: BaseDistribution) -> object:
         check_choices(name, distribution)
 
-        def propose() -> Any:
+        def propose() -> object:
             proposal = self._proposal(slot, self.search_space or {})
             value = self._proposer.suggest(proposal, name, as_stored(distribution))
             remember(slot.study, slot.trial, proposal)
@@ -401,7 +402,7 @@ class BudgetStrategy(SlotStrategy):
         return 0.0 if self._budget.run_of(number).scored_on is None else None
 
 
-def _checked_choose(choose: Any, plan: BudgetPlan) -> Choose:
+def _checked_choose(choose: Choose | None, plan: BudgetPlan) -> Choose:
     if choose is None:
         return "evidence" if plan.candidates is None else "best"
     if choose == "evidence" and plan.candidates is not None:
@@ -412,8 +413,7 @@ def _checked_choose(choose: Any, plan: BudgetPlan) -> Choose:
             fix="Leave it out, or give a function of a list of (params, values).",
         )
     if choose in ("evidence", "best") or callable(choose):
-        rule: Choose = choose
-        return rule
+        return choose
     raise InvalidArgumentError(
         "choose",
         choose,

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from optuna_dp.accounting.event_words import in_words
-from optuna_dp.core.value_types import JsonObject
+from optuna_dp.core.value_types import JsonObject, Params
 from optuna_dp.evidence import preparation
 from optuna_dp.evidence.assumptions import (
     NO_EXACT_SCORE_DECIDED,
@@ -117,7 +117,7 @@ The guarantee covers the hyperparameters and scores of all runs, how each of the
 last run's model, also if they are shown while the study runs. It does not cover how long runs
 took, when they ended, logs, or attributes and reported values outside the stated outputs."""
 
-    def assumptions(self, design: Design, content: Mapping[str, Any]) -> tuple[Assumption, ...]:
+    def assumptions(self, design: Design, content: JsonObject) -> tuple[Assumption, ...]:
         """See :class:`Description`; those that the plan and its runs leave to a person."""
         plan, spending = BudgetSettings.of(design).plan, content.get("spending", {})
         run = what_a_run_is(spending, (*_names_of_rungs(len(plan.rungs)), "The last run"))
@@ -137,7 +137,7 @@ took, when they ended, logs, or attributes and reported values outside the state
             _RELEASED_ANYHOW,
         )
 
-    def record_counts(self, design: Design, spending: Mapping[str, Any]) -> RecordCounts:
+    def record_counts(self, design: Design, spending: JsonObject) -> RecordCounts:
         """See :class:`Description`."""
         plan = BudgetSettings.of(design).plan
         return RecordCounts(
@@ -197,7 +197,7 @@ took, when they ended, logs, or attributes and reported values outside the state
         plan = BudgetSettings.of(design).plan
         return plan.epsilon, plan.delta
 
-    def contradiction(self, design: Design, content: Mapping[str, Any]) -> str:
+    def contradiction(self, design: Design, content: JsonObject) -> str:
         """See :class:`Description`; counts that no study of the plan can have."""
         settings, spending = BudgetSettings.of(design), content["spending"]
         shown_pilots = content["attributes"]["pilots"]
@@ -242,7 +242,7 @@ took, when they ended, logs, or attributes and reported values outside the state
             or preparation.contradiction(spending)
         )
 
-    def facts_of_release(self, design: Design, content: Mapping[str, Any]) -> list[Fact]:
+    def facts_of_release(self, design: Design, content: JsonObject) -> list[Fact]:
         """See :class:`Description`."""
         settings, spending = BudgetSettings.of(design), content["spending"]
         plan, runs, attributes = settings.plan, spending["runs"], content["attributes"]
@@ -350,7 +350,7 @@ def _charged(planned: int, runs: int) -> str:
     )
 
 
-def _taken_from(pilots: Sequence[Mapping[str, Any]], params: Any) -> dict[str, str]:
+def _taken_from(pilots: Sequence[JsonObject], params: Params | None) -> dict[str, str]:
     """Which pilot had the last run's hyperparameters; a row only if anything was searched."""
     if not pilots or not params:
         return {}

@@ -6,12 +6,13 @@ import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
 from optuna.distributions import BaseDistribution
 
 from optuna_dp.core.json_entries import Entry, stored
 from optuna_dp.core.validation import whole
+from optuna_dp.core.value_types import Params
 from optuna_dp.errors import InvalidArgumentError
 from optuna_dp.priors.given_points import to_internal
 from optuna_dp.priors.grid import grid_of
@@ -55,12 +56,12 @@ class CandidateSource(Entry):
 
 # Where candidates come from; and which they are, slot by slot, unless each is drawn when its trial
 # starts.
-Candidates = tuple[CandidateSource, list[dict[str, Any]] | None]
+Candidates = tuple[CandidateSource, Sequence[Params] | None]
 
 
 def candidates_of(
     search_space: Mapping[str, BaseDistribution] | None,
-    candidates: Sequence[Mapping[str, Any]] | int | None,
+    candidates: Sequence[Params] | int | None,
 ) -> Candidates:
     """Returns the candidates that the samplers' arguments describe; see NoisyMaxSampler.
 
@@ -94,13 +95,13 @@ def candidates_of(
     return CandidateSource("drawn", count), None
 
 
-def _fixed(kind: Kind, points: list[dict[str, Any]]) -> Candidates:
+def _fixed(kind: Kind, points: Sequence[Params]) -> Candidates:
     digest = hashlib.sha256(canonical_json(points).encode()).hexdigest()
     return CandidateSource(kind, len(points), digest), points
 
 
 def _listed(
-    space: Mapping[str, BaseDistribution] | None, candidates: Sequence[Mapping[str, Any]]
+    space: Mapping[str, BaseDistribution] | None, candidates: Sequence[Params]
 ) -> Candidates:
     if len(candidates) == 0:
         raise InvalidArgumentError(
@@ -129,7 +130,7 @@ def _listed(
     return _fixed("list", points)
 
 
-def _check_share_a_name(points: Sequence[Mapping[str, Any]]) -> None:
+def _check_share_a_name(points: Sequence[Params]) -> None:
     """Refuses a list of which no objective can ask all.
 
     Candidates may have different parameters (a conditional space). But what an objective asks for
@@ -146,9 +147,7 @@ def _check_share_a_name(points: Sequence[Mapping[str, Any]]) -> None:
         )
 
 
-def _check_contained(
-    name: str, point: Mapping[str, Any], space: Mapping[str, BaseDistribution]
-) -> None:
+def _check_contained(name: str, point: Params, space: Mapping[str, BaseDistribution]) -> None:
     if point.keys() != space.keys():
         raise InvalidArgumentError(
             name, point, allowed=f"its parameters must be those of search_space, {sorted(space)}"

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from optuna.distributions import BaseDistribution
 
+from optuna_dp.core.value_types import Params
 from optuna_dp.mechanisms.report_noisy_max import Noise, NoisyMaxPlan, better_noise
 from optuna_dp.samplers.choice.settings import NOISY_MAX
 from optuna_dp.samplers.choice.slot_strategy import UtilityStrategy
@@ -75,7 +76,7 @@ class NoisyMaxSampler(SlotSampler):
         self,
         search_space: dict[str, BaseDistribution] | None = None,
         *,
-        candidates: Sequence[Mapping[str, Any]] | int | None = None,
+        candidates: Sequence[Params] | int | None = None,
         n_partitions: int,
         epsilon: float,
         training: dp_accounting.DpEvent | None = None,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from optuna_dp.accounting.guarantee import Guarantee
 from optuna_dp.errors import InvalidArgumentError, ReleaseRefusedError
@@ -39,7 +39,7 @@ class UtilityChoice(DrawnRuns):
         """See :class:`Procedure`."""
         return Guarantee(self.settings.plan.event(), self.settings.neighboring_relation)
 
-    def check_outputs(self, store: Any) -> None:
+    def check_outputs(self, store: object) -> None:
         """See :class:`Procedure`."""
         if store is not None:
             raise InvalidArgumentError(

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 from optuna.distributions import BaseDistribution
 
+from optuna_dp.core.value_types import Params
 from optuna_dp.mechanisms.doubling import DoublingPlan, Variant
 from optuna_dp.samplers.choice.settings import PROPOSE_TEST
 from optuna_dp.samplers.choice.slot_strategy import UtilityStrategy
@@ -79,7 +79,7 @@ class ProposeTestSampler(SlotSampler):
         self,
         search_space: dict[str, BaseDistribution] | None = None,
         *,
-        candidates: Sequence[Mapping[str, Any]] | int | None = None,
+        candidates: Sequence[Params] | int | None = None,
         n_partitions: int,
         epsilon: float,
         granularity: float = 0.01,

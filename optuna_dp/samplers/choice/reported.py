@@ -7,7 +7,6 @@ same size for any number of partitions, on every storage.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -148,7 +147,7 @@ def utilities_of(trials: Sequence[FrozenTrial], n_partitions: int, direction: st
         ReleaseRefusedError: If a candidate has no utility, or one outside [0, 1].
     """
     means = [_mean(trial) for trial in trials]
-    totals: list[Any] = [TOTAL_UTILITY.of(trial) for trial in trials]
+    totals: list[int | None] = [TOTAL_UTILITY.of(trial) for trial in trials]
     without = [t.number for t, total in zip(trials, totals, strict=True) if total is None]
     if not without:
         utilities = Utilities(np.array(totals, dtype=np.int64), n_partitions, RESOLUTION)

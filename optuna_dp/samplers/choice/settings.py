@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 
 from optuna_dp.core.json_entries import Entry, stored
 from optuna_dp.core.validation import whole
+from optuna_dp.core.value_types import JsonObject
 from optuna_dp.errors import InvalidArgumentError
 from optuna_dp.mechanisms.choice_plan import ChoicePlan
 from optuna_dp.mechanisms.doubling import DoublingPlan
@@ -17,7 +18,7 @@ PROPOSE_TEST = "propose_test"
 NOISY_MAX = "noisy_max"
 
 
-def _plan(entry: Any) -> ChoicePlan:
+def _plan(entry: JsonObject) -> ChoicePlan:
     """Reads the entry of the mechanism: that of a loop has an epsilon per iteration."""
     return NoisyMaxPlan.from_json(entry) if "epsilon" in entry else DoublingPlan.from_json(entry)
 

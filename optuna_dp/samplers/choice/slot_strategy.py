@@ -9,15 +9,15 @@ the trial after those  waits until all have ended, makes the private choice, and
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
-from typing import Any
 
 from optuna.distributions import BaseDistribution
 from optuna.pruners import BasePruner, NopPruner
 from optuna.trial import TrialState
 
 from optuna_dp.core.validation import whole
+from optuna_dp.core.value_types import Params
 from optuna_dp.errors import InvalidArgumentError, WaitError
 from optuna_dp.mechanisms.choice_plan import ChoicePlan
 from optuna_dp.mechanisms.partitions_needed import plan_utilities
@@ -70,7 +70,7 @@ class UtilityStrategy(SlotStrategy):
         *,
         procedure: str,
         plan: ChoicePlan,
-        candidates: Sequence[Mapping[str, Any]] | int | None,
+        candidates: Sequence[Params] | int | None,
         n_partitions: int,
         resolve: float,
         neighboring_relation: str,
@@ -106,7 +106,7 @@ class UtilityStrategy(SlotStrategy):
         """Returns the number of candidates."""
         return self._candidates.count
 
-    def public_settings(self) -> dict[str, Any]:
+    def public_settings(self) -> dict[str, object]:
         """Returns the arguments, with the number of candidates for their list."""
         return {
             **super().public_settings(),
@@ -164,7 +164,7 @@ class UtilityStrategy(SlotStrategy):
         rng = entropy.generator(self.seed, "joint", slot.number)
         return UniformPrior().sample(space, 1, rng).params(0), {}
 
-    def value(self, slot: Slot, name: str, distribution: BaseDistribution) -> Any:
+    def value(self, slot: Slot, name: str, distribution: BaseDistribution) -> object:
         """Returns the candidate's value; draws it where candidates are drawn."""
         if self._points is None:
             return value_from_prior(self, slot, name, distribution)

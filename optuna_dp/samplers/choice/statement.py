@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from optuna_dp.core.value_types import JsonObject
 from optuna_dp.evidence.assumptions import Assumption
 from optuna_dp.evidence.facts import Fact, Status, stated
 from optuna_dp.evidence.layout import escaped
@@ -85,7 +85,7 @@ class UtilityDescription(Description):
         "Nothing else was released from this plan in this storage.",
     )
 
-    def assumptions(self, design: Design, content: Mapping[str, Any]) -> tuple[Assumption, ...]:
+    def assumptions(self, design: Design, content: JsonObject) -> tuple[Assumption, ...]:
         """See :class:`Description`; the same for every choice."""
         return _PROMISES
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Literal
 
 import numpy as np
 from optuna.trial import FrozenTrial
@@ -12,6 +12,7 @@ from optuna_dp.errors import InvalidArgumentError
 from optuna_dp.priors.densities.adaptive_density import AdaptiveDensity
 from optuna_dp.priors.history import GrowingHistory, SharedSpace
 from optuna_dp.priors.scores import RunOutcome
+from optuna_dp.samplers.selection.settings import RecordedDensity
 from optuna_dp.study.draws import Space, stored_form
 from optuna_dp.study.entries import BEYOND, NOT_PROPOSED
 from optuna_dp.study.slot_strategy import JointDraw, Slot
@@ -37,7 +38,7 @@ class BoundedDraws:
         self,
         density: AdaptiveDensity,
         *,
-        schedule: str,
+        schedule: Literal["batch", "any"],
         batch_size: int,
         startup_runs: int | None,
     ) -> None:
@@ -64,7 +65,7 @@ class BoundedDraws:
             return 0
         return 0 if count == 0 else max(count or 0, self._batch_size)
 
-    def public_settings(self) -> dict[str, Any]:
+    def public_settings(self) -> dict[str, object]:
         """Returns the bounds and the schedule, for the sampler's ``repr``."""
         return {
             "density_bounds": self._density.bounds,
@@ -73,7 +74,7 @@ class BoundedDraws:
             **({"startup_runs": self.startup_runs} if self.startup_runs else {}),
         }
 
-    def recorded_settings(self, search_space: Space) -> dict[str, Any]:
+    def recorded_settings(self, search_space: Space) -> RecordedDensity:
         """Returns the fields of the plan's settings that say what the density is."""
         search = self._density.describe(search_space)
         return {

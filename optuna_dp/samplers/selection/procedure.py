@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from optuna_dp.errors import ReleaseRefusedError
 from optuna_dp.evidence.drawn_runs import DrawnRuns
@@ -178,7 +178,7 @@ class PrivateSelection(DrawnRuns):
         return choose(evidence.runs, maximize=self.design.direction == "maximize")
 
 
-def _conduct_by_word(vouched: str | None) -> dict[str, Any]:
+def _conduct_by_word(vouched: str | None) -> dict[str, object]:
     """Returns what is known of runs whose cost the curator states, and whose plan says nothing."""
     checked_vouched(vouched)
     if vouched is None:

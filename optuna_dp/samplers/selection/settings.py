@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import json
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, TypedDict
 
 from optuna_dp.core.json_entries import Entry, plain, stored
 from optuna_dp.core.validation import density_bounds as checked_density_bounds
@@ -19,11 +19,21 @@ PROCEDURE = "private_selection"
 Schedule = Literal["independent", "batch", "any"]
 
 
-def _run(entry: Any) -> RunPlan | StatedRun:
+def _run(entry: object) -> RunPlan | StatedRun:
     """Reads what a run is: its event alone, or its plan."""
     if isinstance(entry, dict) and "event" in entry:
         return StatedRun.from_json(entry)
     return RunPlan.from_json(entry)
+
+
+class RecordedDensity(TypedDict, total=False):
+    """The fields of :class:`SelectionSettings` that say what a density near the prior is."""
+
+    density_bounds: tuple[float, float]
+    schedule: Schedule
+    batch_size: int
+    search: dict[str, Any]
+    startup_runs: int | None
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 from optuna.distributions import BaseDistribution
@@ -17,7 +17,7 @@ from optuna_dp.evidence.stated_run import StatedRun, attribute_names
 from optuna_dp.priors.prior import Prior, UniformPrior
 from optuna_dp.priors.space import check_space
 from optuna_dp.runs.run_plan import RunPlan
-from optuna_dp.samplers.selection.settings import PROCEDURE, SelectionSettings
+from optuna_dp.samplers.selection.settings import PROCEDURE, RecordedDensity, SelectionSettings
 from optuna_dp.selection.laws.base import TrialCount
 from optuna_dp.selection.laws.negative_binomial import Geometric
 from optuna_dp.study import entropy
@@ -41,10 +41,10 @@ class AdaptiveDraws(Protocol):
 
     startup_runs: int
 
-    def public_settings(self) -> dict[str, Any]:
+    def public_settings(self) -> dict[str, object]:
         """Returns what the sampler's ``repr`` shows, by argument."""
 
-    def recorded_settings(self, search_space: Space) -> dict[str, Any]:
+    def recorded_settings(self, search_space: Space) -> RecordedDensity:
         """Returns the fields of :class:`SelectionSettings` that say what the density is."""
 
     def shared_space(self, slot: Slot) -> Space:
@@ -130,20 +130,23 @@ class SelectionStrategy(SlotStrategy):
     def settings(self) -> SelectionSettings:
         """Returns the distribution of T, the space, the prior, and the density near it."""
         space = self.search_space or {}
+        density: RecordedDensity = {}
+        if self._adaptive is not None:
+            density = self._adaptive.recorded_settings(space)
         return SelectionSettings(
             trials=self._trials,
             search_space=self.recorded_space(),
             prior=self._prior.fingerprint(space),
             run=self._run,
             output_attributes=self._output_attributes,
-            **({} if self._adaptive is None else self._adaptive.recorded_settings(space)),
+            **density,
         )
 
     def number_of_slots(self, bits: entropy.Bits) -> int:
         """Draws T."""
         return self._trials.sample(bits)
 
-    def public_settings(self) -> dict[str, Any]:
+    def public_settings(self) -> dict[str, object]:
         """Returns the arguments that are not the default's, and the distribution of T."""
         settings = {**super().public_settings(), "trials": self._trials}
         if not self._is_uniform:
@@ -191,7 +194,7 @@ class SelectionStrategy(SlotStrategy):
             return self._prior.sample(space, 1, rng).params(0), {}
         return adaptive.joint_draw(slot, space, rng)
 
-    def value(self, slot: Slot, name: str, distribution: BaseDistribution) -> Any:
+    def value(self, slot: Slot, name: str, distribution: BaseDistribution) -> object:
         """Draws one parameter from the prior."""
         if self._is_uniform:
             return value_from_prior(self, slot, name, distribution)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from optuna_dp.accounting.event_words import in_words
+from optuna_dp.core.value_types import JsonObject
 from optuna_dp.evidence import preparation
 from optuna_dp.evidence.assumptions import (
     NO_EXACT_SCORE_DECIDED,
@@ -108,7 +108,7 @@ class SelectionDescription(Description):
 
     checked: tuple[str, ...] = (*SELECTION_CHECKS, *RUN_CHECKS)
 
-    def assumptions(self, design: Design, content: Mapping[str, Any]) -> tuple[Assumption, ...]:
+    def assumptions(self, design: Design, content: JsonObject) -> tuple[Assumption, ...]:
         """See :class:`Description`; those that the plan and its runs leave to a person."""
         run, spending = SelectionSettings.of(design).plan_of_run, content.get("spending", {})
         return (
@@ -136,7 +136,7 @@ class SelectionDescription(Description):
             _DEATHS_BY_CHANCE,
         )
 
-    def contradiction(self, design: Design, content: Mapping[str, Any]) -> str:
+    def contradiction(self, design: Design, content: JsonObject) -> str:
         """See :class:`Description`; a score that no run of the plan can have."""
         spending = content.get("spending", {})
         reason = impossible_step(spending) or preparation.contradiction(spending)
@@ -151,7 +151,7 @@ class SelectionDescription(Description):
         records = spending.get("scored_records") if run.score == "disjoint" else run.records
         return impossible_score([content["value"]], run.score_noise_multiplier, records)
 
-    def record_counts(self, design: Design, spending: Mapping[str, Any]) -> RecordCounts:
+    def record_counts(self, design: Design, spending: JsonObject) -> RecordCounts:
         """See :class:`Description`."""
         run = SelectionSettings.of(design).plan_of_run
         if run is None:
@@ -170,7 +170,7 @@ class SelectionDescription(Description):
             Fact("One run", text, status),
         ]
 
-    def facts_of_release(self, design: Design, content: Mapping[str, Any]) -> list[Fact]:
+    def facts_of_release(self, design: Design, content: JsonObject) -> list[Fact]:
         """See :class:`Description`; in every run alike, since the number of runs is secret."""
         facts = []
         if "disclosed_runs" in content:
@@ -238,7 +238,7 @@ def _started(runs: int | None) -> str:
     return f"; the first {subject} drawn from the prior itself"
 
 
-def _prior_in_words(fingerprint: dict[str, Any]) -> str:
+def _prior_in_words(fingerprint: JsonObject) -> str:
     if fingerprint.get("prior") == "uniform":
         return "uniform over the parameters' ranges, as in Optuna"
     if fingerprint.get("prior") == "around":
