@@ -134,6 +134,46 @@ class Guarantee(Entry):
 
         return mu_of(self.judged_event, self.neighboring_relation, tail)
 
+    def true_positive_rate(self, false_positive_rate: float) -> float:
+        """Returns the largest share of present records that an attack can recognise.
+
+        The attacker knows everything but whether a given record is in the data, sees what is
+        released, and takes an absent record for a present one in at most the given share of cases.
+
+        Args:
+            false_positive_rate: In [0, 1].
+
+        Returns:
+            In [0, 1], rounded up; the given share would be guessing.
+
+        Example:
+            >>> import optuna_dp as odp
+            >>> guarantee = odp.Guarantee(odp.gaussian(noise_multiplier=4.0))
+            >>> 0.08 < guarantee.true_positive_rate(0.05) < 0.09
+            True
+        """
+        rate = validation.number("false_positive_rate", false_positive_rate)
+        if not 0.0 <= rate <= 1.0:
+            raise InvalidArgumentError(
+                "false_positive_rate", rate, allowed="it must lie in [0, 1]"
+            )
+        # Lazy: no epsilon depends on it.
+        from optuna_dp.accounting.attack_risks import true_positive_rates
+
+        event, relation = self.judged_event, self.neighboring_relation
+        return float(true_positive_rates(event, relation, np.array([rate]))[0])
+
+    def advantage(self) -> float:
+        """Returns the largest difference of true and false positive rates of any attack.
+
+        In [0, 1]; an attacker who guesses has 0. If a record is present in half of the cases, an
+        attacker is right in a share (1 + advantage) / 2 of them at most.
+        """
+        # Lazy: no epsilon depends on it.
+        from optuna_dp.accounting.attack_risks import advantage
+
+        return advantage(self.judged_event, self.neighboring_relation)
+
     def method(self, delta: float) -> str:
         """Returns the name of the method that gives :meth:`epsilon`, one of :meth:`by_method`."""
         epsilons = self._epsilons(delta)

@@ -146,6 +146,18 @@ class AttackSearch:
         blocks = self._q[columns[::-1]]
         return delta, tuple(self._a[: row_of_best + 1].tolist()), tuple(blocks.tolist())
 
+    def test(self, eps: float) -> tuple[float, float]:
+        """Returns (A'(E), A(E)) of the best attack found at ``eps`` >= 0, rounded against it."""
+        totals = self._totals(eps)
+        row, column = (int(i) for i in np.unravel_index(totals.argmax(), totals.shape))
+        if totals[row, column] <= 0.0:
+            return 0.0, 0.0
+        off, on = 0.0, 0.0
+        for i in range(row, -1, -1):
+            column = int(totals[i, : column + 1].argmax()) if i < row else column
+            off, on = off + float(self._off[i, column]), on + float(self._on[i, column])
+        return min(off, 1.0), min(max(on, 0.0), 1.0)
+
     def _with_none(self, top: float, eps: float) -> float:
         """Adds what T = 0 tells at a negative eps."""
         return min(1.0, max(0.0, top) + self._none * -math.expm1(min(eps, 0.0)))

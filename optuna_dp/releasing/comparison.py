@@ -38,9 +38,16 @@ if TYPE_CHECKING:
     from optuna_dp.evidence.record_counts import RecordCounts
 
 # Bounds: a stated number may be larger than what is found. None stands for infinity.
-_BOUNDS = {"epsilon", "epsilon_by_method", "unit_with_several_records", "rdp", "gaussian_dp"}
+_BOUNDS = {
+    "epsilon",
+    "epsilon_by_method",
+    "unit_with_several_records",
+    "rdp",
+    "gaussian_dp",
+    "attack_risks",
+}
 # Parts of bounds that are none themselves.
-_EXACT = {"records", "orders", "tail", "unit"}
+_EXACT = {"records", "orders", "tail", "unit", "false_positive_rates"}
 # By how large a share of it a stated bound may be smaller than what is found. Other versions of
 # numpy, scipy and dp-accounting round on other grids: all of these bounds are true.
 _ROUNDING, _OTHER_GRIDS = 1e-6, 1e-3
@@ -405,7 +412,9 @@ def differing(what: str, found: str) -> Check:
 _SMALLER = "A smaller bound is stated than the runs in the file cost: it claims more privacy."
 _PROTECTED = "Something else is said to be protected than the guarantee protects."
 _REASONS = {
-    **dict.fromkeys(("epsilon", "rdp", "gaussian dp", "epsilon by method"), _SMALLER),
+    **dict.fromkeys(
+        ("epsilon", "rdp", "gaussian dp", "attack risks", "epsilon by method"), _SMALLER
+    ),
     **dict.fromkeys(("protected", "unit"), _PROTECTED),
     "attack": "The attack is that of other runs: the runs in the file, or the attack, were "
     "changed after the release was made.",

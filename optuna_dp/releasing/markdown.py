@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from itertools import count
-from statistics import NormalDist
 
 from optuna_dp.core.numbers_shown import rounded_down, rounded_up
 from optuna_dp.core.value_types import JsonObject
@@ -444,18 +443,18 @@ def plain_guarantee(data: JsonObject) -> str:
 
 
 def _detection(data: JsonObject) -> str:
-    """How often a present record is detected, by the Gaussian trade-off that bounds all tests."""
-    mu, tail = data["gaussian_dp"]["mu"], data["gaussian_dp"]["tail"]
-    if mu is None:
-        return ""
-    normal = NormalDist()
-    power = min(normal.cdf(normal.inv_cdf(_FALSE_ALARMS) + mu) + tail, 1.0)
+    """How often a present record is detected, and how much better than guessing that is."""
+    risks = data["attack_risks"]
+    rates = dict(zip(risks["false_positive_rates"], risks["true_positive_rates"], strict=True))
+    right = rounded_up(50 + 50 * risks["advantage"], 1)
     return (
         f"suppose that an attacker knows everything except whether a given {data['unit']} is in "
         f"the data, and is wrong for at most {100 * _FALSE_ALARMS:.0f} % of absent ones (false "
         "alarms). Then the attacker detects a present one in at most "
-        f"{rounded_up(100 * power, 1)} % of cases "
-        f"(guessing detects {100 * _FALSE_ALARMS:.0f} %)"
+        f"{rounded_up(100 * rates[_FALSE_ALARMS], 1)} % of cases "
+        f"(guessing detects {100 * _FALSE_ALARMS:.0f} %). If half of the {data['unit']}s in "
+        f"question are in the data, the attacker is right in at most {right} % of cases "
+        "(guessing: 50 %)"
     )
 
 

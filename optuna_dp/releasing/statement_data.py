@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
 FORMAT = "optuna-dp privacy statement"
 VERSION = 1
+FALSE_POSITIVE_RATES = (0.001, 0.01, 0.05, 0.1)
 MODEL_ROW = "Model file"
 _RELATIONS_OF_CLIENTS = {
     "add_or_remove_one": "adding or removing one client with all its records",
@@ -91,6 +92,13 @@ def statement_data(
         "rdp": {
             "orders": list(SHOWN_ORDERS),
             "epsilons": [finite(value) for value in guarantee.rdp(np.array(SHOWN_ORDERS))],
+        },
+        "attack_risks": {
+            "advantage": guarantee.advantage(),
+            "false_positive_rates": list(FALSE_POSITIVE_RATES),
+            "true_positive_rates": [
+                guarantee.true_positive_rate(rate) for rate in FALSE_POSITIVE_RATES
+            ],
         },
         "gaussian_dp": {"mu": finite(guarantee.mu()), "tail": MU_TAIL},
         "design": design.to_json(),

@@ -1,6 +1,7 @@
 """The figures that are made of a design, a plan or a release, and of no run but the counted ones.
 
-Guaranteed epsilon against delta, and Renyi divergence against its order; the cost of the first k
+Guaranteed epsilon against delta, true against false positives of an attack, and Renyi divergence
+against its order; the cost of the first k
 runs beside the guarantee of all; the planner's table; the noisy votes of a federated search.
 """
 
@@ -16,7 +17,9 @@ from dp_accounting import dp_event
 
 from optuna_dp.accounting.guarantee import Guarantee
 from optuna_dp.accounting.rdp_curves import DEFAULT_ORDERS, best_order
+from optuna_dp.attacks.trade_off import attack_points
 from optuna_dp.core.numbers_shown import rounded_up
+from optuna_dp.core.validation import open_unit
 from optuna_dp.errors import InvalidArgumentError
 from optuna_dp.releasing.release import Release
 from optuna_dp.samplers.budget.plan import BudgetPlan
@@ -137,6 +140,68 @@ def _curve(guarantee: Guarantee, low: float, high: float) -> list[tuple[float, f
     epsilons = np.linspace(stop, start, _EPSILONS)
     points = [(guarantee.delta(float(eps)), float(eps)) for eps in epsilons]
     return [(d, eps) for d, eps in points if 0.5 * low <= d <= 1.01 * high]
+
+
+def plot_trade_off(
+    target: Guarantee | BudgetPlan | Release | optuna.Study,
+    *,
+    false_positive_rate: float = 0.05,
+    attack: bool = True,
+) -> go.Figure:
+    """Plots how well an attacker can tell whether a record is in the data: the trade-off curve.
+
+    An attacker who takes few absent records for present ones (false positives) can recognise so
+    many present ones (true positives) and no more, whatever is computed from the release. The
+    attack beneath is an explicit one, so the truth lies between the two lines.
+
+    **Public**, as :func:`plot_privacy_profile`.
+
+    Args:
+        target: As for :func:`plot_privacy_profile`.
+        false_positive_rate: Where a point is marked, in (0, 1).
+        attack: Whether to look for attacks, most of the work (some seconds). There is no line
+            where no attack is known.
+
+    Raises:
+        InvalidArgumentError: If ``target`` is anything else, or the rate is not in (0, 1).
+        PlanError: If a study has no plan.
+        ReleaseRefusedError: If nobody said what a run of it costs.
+        MissingExtraError: If plotly is not installed.
+
+    Example:
+        >>> import optuna_dp as odp
+        >>> search = odp.selection_guarantee(odp.gaussian(4.0), odp.Geometric(mean=10))
+        >>> figure = odp.visualization.plot_trade_off(search)
+    """
+    guarantee, _ = target_of(target)
+    marked = open_unit("false_positive_rate", false_positive_rate)
+    figure = theme.figure(
+        "What an attacker can tell of one record",
+        x="absent records taken for present (false positive rate)",
+        y="present records recognised (true positive rate)",
+    )
+    theme.line(figure, [(0.0, 0.0), (1.0, 1.0)], "guessing", theme.OTHER, dash="dot")
+    if attack:
+        corners = attack_points(guarantee.judged_event, guarantee.neighboring_relation)
+        theme.line(figure, corners, "strongest known attack", theme.ATTACK, dash="dash")
+    rates = np.concatenate([np.linspace(0.0, 0.1, 41), np.linspace(0.12, 1.0, 45)])
+    curve = [(float(p), guarantee.true_positive_rate(float(p))) for p in rates]
+    theme.line(figure, curve, "no attack can do better", theme.GUARANTEE, width=3)
+    power = guarantee.true_positive_rate(marked)
+    theme.points(
+        figure,
+        [(marked, power)],
+        "marked",
+        theme.GUARANTEE,
+        size=11,
+        mode="markers+text",
+        text=[f"  at most {rounded_up(100 * power, 1)} % <br>  at {100 * marked:g} %"],
+        textposition="bottom right",
+        showlegend=False,
+    )
+    figure.update_xaxes(range=[0.0, 1.0], tickformat=".0%")
+    figure.update_yaxes(range=[0.0, 1.0], tickformat=".0%")
+    return figure
 
 
 def plot_renyi_divergence(
