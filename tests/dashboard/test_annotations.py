@@ -239,8 +239,9 @@ def test_a_picture_that_cannot_be_drawn_does_not_end_a_search(
 
 def test_the_dashboards_callback_needs_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(study_pages, "PACKAGES", ("no_such_package",))
-    with pytest.raises(MissingExtraError, match="dashboard"):
+    with pytest.raises(MissingExtraError) as caught:
         dashboard.DashboardCallback()
+    assert caught.value.extra == "dashboard"
 
 
 def test_a_published_study_without_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -261,7 +262,7 @@ def test_a_published_page_says_which_trial_only_looks_pruned() -> None:
 
 
 def test_without_a_plan_or_a_cost() -> None:
-    with pytest.raises(PlanError, match="no plan"):
+    with pytest.raises(PlanError):
         dashboard.annotate(optuna.create_study())
-    with pytest.raises(ReleaseRefusedError, match="Give the sampler run="):
+    with pytest.raises(ReleaseRefusedError, match="run="):
         dashboard.annotate(finished_study(odp.RandTuneSampler(trials=exactly(3))))

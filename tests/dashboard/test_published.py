@@ -120,7 +120,7 @@ def same_release(kind: str, secret: int) -> Any:
     sampler = samplers[kind]()
     private = kind == "dp_hypo"
     if private:
-        sampler = Told(1 + secret, trials=law)
+        sampler = Told(1 + secret, trials=law, run=RUN)
 
     def objective(trial: optuna.Trial) -> float:
         trial.suggest_categorical("x", [0.5])

@@ -128,7 +128,7 @@ def test_if_all_workers_die_another_call_continues(
 ) -> None:
     study = journal_study(tmp_path, odp.RandTuneSampler(trials=exactly(20), run=RUN))
     killed = objective_of(diary, fatal=range(20))
-    with pytest.raises(WorkersError, match="All workers died"):
+    with pytest.raises(WorkersError):
         odp.distributed.optimize(study, killed, workers=2, engine=engine)
     assert odp.recover(study) == []
     odp.distributed.optimize(study, objective_of(diary), workers=2, engine=engine)

@@ -318,8 +318,8 @@ def test_stages_out_of_order_are_refused(caplog: pytest.LogCaptureFixture) -> No
     assert server.open(node, server.nodes, [])
     assert not server.open(node, server.nodes, [])
     assert server.stage_all("another", {node: {}}) == {node: None}
-    before, once, again = "never set up", "must come once", "what this client has answered before"
-    not_voted, stage = "has not voted in the secure sum", "names no stage"
+    before, once, again = "never", "once", "before"
+    not_voted, stage = "not voted", "stage"
     expected = [before, once, not_voted, not_voted, again, once, before, stage]
     for line, reason in zip(reasons(caplog), expected, strict=True):
         assert reason in line
@@ -372,17 +372,17 @@ def test_a_query_is_read_in_proportion_to_its_text(
     assert not sent(server, too_long)
     found = reasons(caplog)
     assert len(found) == 5
-    assert "a query must have at most 16777216 characters" in found[-1]
+    assert f"{queries.LARGEST_TEXT} characters" in found[-1]
 
 
 @pytest.mark.usefixtures("idle")
 @pytest.mark.parametrize(
     ("limits", "asked", "clients", "reason"),
     [
-        ({}, {"clients": 10_000}, 10_000, "10000 clients share secrets; max_clients is 1000"),
-        ({"max_clients": 4}, {}, 5, "5 clients share secrets; max_clients is 4"),
-        ({"max_candidates": 20}, {}, 5, "21 candidates; max_candidates is 20"),
-        ({}, {"share_units": 1 << 50}, 5, "at most 16777216 is drawn here"),
+        ({}, {"clients": 10_000}, 10_000, "max_clients"),
+        ({"max_clients": 4}, {}, 5, "max_clients"),
+        ({"max_candidates": 20}, {}, 5, "max_candidates"),
+        ({}, {"share_units": 1 << 50}, 5, "variance"),
     ],
 )
 def test_limits_are_looked_at_before_a_key_is_made(
@@ -405,7 +405,7 @@ def test_invented_keys_are_counted_before_shares_are_made(
     monkeypatch.setattr(secure_client, "create_shares", None)
     server.keys |= {n: [b"x%d" % n, b"y%d" % n] for n in range(10_000)}
     assert not server.share(server.nodes[0], list(server.keys))
-    assert "the message shows 10000 clients, and the set-up has 5" in reasons(caplog)[0]
+    assert "10000" in reasons(caplog)[0]
 
 
 # -- objectives ----------------------------------------------------------------------------------
@@ -461,7 +461,7 @@ def test_a_plan_for_clients_that_the_set_up_does_not_have_is_refused(
     query = hostile_one.query(clients=planned, max_dropout=lost)
     with caplog.at_level(logging.WARNING, logger="optuna_dp"):
         assert not hostile_one.introduced(query)
-    assert f"the set-up has {present} clients, and the plan counts on the noise of" in caplog.text
+    assert f"{planned} less {lost}" in caplog.text
 
 
 @pytest.mark.parametrize("server", ["malicious", "semi-honest", "trusted"])
@@ -500,7 +500,8 @@ def test_a_name_that_a_server_has_chosen_stays_on_one_line(
     with caplog.at_level(logging.WARNING, logger="optuna_dp"):
         assert not server.set_up(server.nodes[0], server.query(), 5, 5)
     (line,) = [r.getMessage() for r in caplog.records if r.name == "optuna_dp"]
-    assert line.startswith("Vote refused: a candidate has x Vote answered: all is well")
+    assert line.startswith("Vote refused")
+    assert "x Vote answered: all is well" in line
     assert "\n" not in line
     assert len(line) < 600
 

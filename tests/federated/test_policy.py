@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from refusals import refuses
 
 import optuna_dp as odp
 
@@ -23,7 +24,6 @@ from flwr.clientapp import ClientApp
 from federated.in_process import Wire, objective, vote
 from optuna_dp.accounting.kinds.skellam import SkellamDpEvent
 from optuna_dp.accounting.skellam import pmf
-from optuna_dp.errors import InvalidArgumentError
 from optuna_dp.federated import InProcessGrid, PlainSum, VotePolicy, client_statement, voter
 from optuna_dp.federated.ledger import MOST_SET_UPS, Answer, FileLedger, now
 from optuna_dp.federated.policy import View, total_epsilon
@@ -104,24 +104,24 @@ def test_without_any_limit_nothing_is_answered(caplog: pytest.LogCaptureFixture)
     grid = InProcessGrid(made, [{"optimum": 3.0}] * 4)
     with caplog.at_level(logging.WARNING), pytest.raises(VoteFailedError):
         vote().start(grid, grid.server_context())
-    assert "this client has no limits: name a file as 'vote-policy'" in caplog.text
+    assert "'vote-policy'" in caplog.text
 
 
 @pytest.mark.parametrize(
     ("change", "asked", "reason"),
     [
-        ("min_clients = 9", {}, "4 clients are seen; min_clients is 9"),
-        ("max_candidates = 20", {}, "21 candidates; max_candidates is 20"),
-        ("max_attempts = 1", {"retries": 1}, "2 attempts; max_attempts is 1"),
-        ("search_space = {x = {low = 0.0, high = 9.0}}", {}, "a candidate has x=9.5"),
-        ("search_space = {x = {choices = [0.0, 0.5]}}", {}, "a candidate has x=1.0"),
-        ("search_space = {y = {low = 0.0, high = 9.0}}", {}, "a candidate has x=0.0"),
-        ("", {"secure_aggregation": PlainSum()}, "a plain sum"),
-        ("max_clients = 3", {}, "4 clients share secrets; max_clients is 3"),
-        ("delta = 1e-9", {}, "at delta=1e-09"),
-        ("max_colluding = 2", {}, "the vote costs epsilon="),
+        ("min_clients = 9", {}, "min_clients"),
+        ("max_candidates = 20", {}, "max_candidates"),
+        ("max_attempts = 1", {"retries": 1}, "max_attempts"),
+        ("search_space = {x = {low = 0.0, high = 9.0}}", {}, "x=9.5"),
+        ("search_space = {x = {choices = [0.0, 0.5]}}", {}, "x=1.0"),
+        ("search_space = {y = {low = 0.0, high = 9.0}}", {}, "x=0.0"),
+        ("", {"secure_aggregation": PlainSum()}, "plain"),
+        ("max_clients = 3", {}, "max_clients"),
+        ("delta = 1e-9", {}, "delta=1e-09"),
+        ("max_colluding = 2", {}, "epsilon="),
         ("max_epsilon = 'much'", {}, "max_epsilon"),
-        ("max_epsilons = 1.0", {}, "only arguments of VotePolicy"),
+        ("max_epsilons = 1.0", {}, "VotePolicy"),
         ("server = 'honest'", {}, "server"),
         ("!", {}, "cannot be read"),
     ],
@@ -147,10 +147,11 @@ def test_every_limit_is_kept(
 
 def test_a_file_must_name_a_ledger(tmp_path: Path) -> None:
     for text in ("max_epsilon = 1.0", "ledger = 'x'"):
-        with pytest.raises(InvalidArgumentError, match="max_epsilon and ledger"):
+        with refuses("policy"):
             VotePolicy.from_file(node(tmp_path, text))
-    with pytest.raises(InvalidArgumentError, match="ledger"):
+    with refuses("policy") as caught:
         client_statement(VotePolicy(max_epsilon=1.0))
+    assert "ledger" in caught.value.why
 
 
 @pytest.mark.parametrize(
@@ -169,9 +170,9 @@ def test_a_file_must_name_a_ledger(tmp_path: Path) -> None:
     ],
 )
 def test_limits_that_are_none(argument: str, value: Any) -> None:
-    with pytest.raises(InvalidArgumentError, match=argument):
+    with refuses("search_space['x']" if argument == "search_space" else argument):
         VotePolicy(**{"max_epsilon": 1.0, argument: value})
-    with pytest.raises(InvalidArgumentError, match="max_epsilon"):
+    with refuses("max_epsilon"):
         voter(ClientApp(), max_epsilon=1.0, policy=VotePolicy(max_epsilon=1.0))
 
 
@@ -238,11 +239,11 @@ def test_every_damage_that_can_be_seen_is_refused(tmp_path: Path) -> None:
     ]
     for content in damaged:
         path.write_bytes(content)
-        with pytest.raises(VoteRefusedError, match="the ledger"):
+        with pytest.raises(VoteRefusedError):
             ledger.append(answer("more"), few)
         assert path.read_bytes() == content
     path.write_bytes(whole[:-1])
-    with pytest.raises(VoteRefusedError, match="can be removed"):
+    with pytest.raises(VoteRefusedError, match="removed"):
         ledger.answers()
 
 
@@ -259,13 +260,13 @@ def test_what_is_cut_off_between_lines_cannot_be_seen(tmp_path: Path) -> None:
 def test_a_ledger_that_is_no_file_is_refused(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     for path in ("/dev/null", tmp_path / "pipe"):
-        with pytest.raises(VoteRefusedError, match="the ledger is no file"):
+        with pytest.raises(VoteRefusedError, match=re.escape(str(path))):
             FileLedger(path).append(answer("1"), few)
     for path in (tmp_path, tmp_path / "no" / "way"):
-        with pytest.raises(VoteRefusedError, match="the ledger cannot be"):
+        with pytest.raises(VoteRefusedError, match=re.escape(str(path))):
             FileLedger(path).append(answer("1"), few)
     (tmp_path / "dangling").symlink_to(tmp_path / "nothing")
-    with pytest.raises(VoteRefusedError, match="cannot be opened"):
+    with pytest.raises(VoteRefusedError, match="dangling"):
         FileLedger(tmp_path / "dangling").append(answer("1"), few)
 
 
@@ -274,14 +275,14 @@ def test_a_name_of_a_vote_is_answered_as_often_as_its_plan_allows() -> None:
     policy = VotePolicy(max_epsilon=1.0, total_epsilon=4.0)
     event = vote(epsilon=0.9).plan(5).event
     policy.check_answers([answer("1", event)])
-    with pytest.raises(VoteRefusedError, match="answered 1 times, and its plan has 1 attempts"):
+    with pytest.raises(VoteRefusedError, match="attempts"):
         policy.check_answers([answer("1", event), answer("2", event)])
     other = dataclasses.replace(answer("2", event, attempts=5), query="another")
-    with pytest.raises(VoteRefusedError, match="vote v was another query before"):
+    with pytest.raises(VoteRefusedError, match="query"):
         policy.check_answers([answer("1", event, attempts=5), other])
     several = [answer(str(i), event, str(i)) for i in range(30)]
     policy.check_answers(several[:8])
-    with pytest.raises(VoteRefusedError, match="all votes together would cost"):
+    with pytest.raises(VoteRefusedError, match="total_epsilon"):
         policy.check_answers(several)
 
 
@@ -292,7 +293,7 @@ def test_rounds_of_one_plan_cost_what_the_plan_costs() -> None:
     for count in (1, 2, 3):
         policy.check_answers(rounds[:count])
         assert policy.spent(rounds[:count]) == plan.guarantee(3).epsilon(1e-5)
-    with pytest.raises(VoteRefusedError, match="all votes together would cost"):
+    with pytest.raises(VoteRefusedError, match="total_epsilon"):
         policy.check_answers(rounds)
     # Fewer shares of noise than in its first round, or another plan, are no part of the plan.
     less = SkellamDpEvent(plan.event.variance * 0.99, 3, 21)
@@ -394,7 +395,7 @@ def test_a_line_that_was_written_in_part_is_taken_back(
         return real(file, data[: parts.pop()])
 
     monkeypatch.setattr(os, "write", write)
-    with pytest.raises(VoteRefusedError, match="cannot be written: no space"):
+    with pytest.raises(VoteRefusedError, match="no space"):
         ledger.append(answer("2"), few)
     monkeypatch.undo()
     ledger.append(answer("3"), few)
@@ -405,11 +406,11 @@ def test_the_same_is_answered_once(tmp_path: Path) -> None:
     ledger = FileLedger(tmp_path / "ledger")
     ledger.append(answer("a"), few)
     ledger.append(answer("b"), few, write=False)
-    with pytest.raises(VoteRefusedError, match="answered before"):
+    with pytest.raises(VoteRefusedError):
         ledger.append(answer("a"), few)
     ledger.begin("x")
     ledger.take("x", "open")
-    with pytest.raises(VoteRefusedError, match="answered before"):
+    with pytest.raises(VoteRefusedError):
         ledger.take("x", "open")
     assert [a.event for a in ledger.answers()] == [EVENT]
 
@@ -430,7 +431,7 @@ def test_a_flood_of_set_ups_leaves_the_files_as_small_as_they_were(tmp_path: Pat
     assert (tmp_path / "ledger").read_bytes() == before
     assert sorted(path.name for path in tmp_path.iterdir()) == ["ledger", "ledger.set-ups"]
     # One that was forgotten is not begun anew, and one that is there still is where it was.
-    for name, reason in ((f"{0:064x}", "latest 64"), (f"{200:064x}", "answered before")):
+    for name, reason in ((f"{0:064x}", str(MOST_SET_UPS)), (f"{200:064x}", "before")):
         with pytest.raises(VoteRefusedError, match=reason):
             ledger.take(name, "share")
 
@@ -440,7 +441,7 @@ def test_set_ups_that_were_lost_are_refused(text: str, tmp_path: Path) -> None:
     ledger = FileLedger(tmp_path / "ledger")
     ledger.begin("x")
     (tmp_path / "ledger.set-ups").write_text(text, encoding="latin-1")
-    with pytest.raises(VoteRefusedError, match="not one of this client's latest"):
+    with pytest.raises(VoteRefusedError):
         ledger.take("x", "share")
     ledger.begin("y")
     ledger.take("y", "share")
@@ -453,14 +454,13 @@ def test_a_client_without_a_ledger_answers_nothing(caplog: pytest.LogCaptureFixt
     grid = InProcessGrid(made, [{"optimum": 3.0}] * 4)
     with caplog.at_level(logging.WARNING), pytest.raises(VoteFailedError):
         vote().start(grid, grid.server_context())
-    assert "this client has no ledger" in caplog.text
-    assert "say ledger='run' if its limits are for one run only" in caplog.text
-    with pytest.raises(InvalidArgumentError, match="goes with max_epsilon"):
+    assert "ledger='run'" in caplog.text
+    with refuses("ledger"):
         voter(made, ledger="run")
 
 
 def test_a_nodes_policy_must_name_a_file(tmp_path: Path) -> None:
-    with pytest.raises(InvalidArgumentError, match="must name a file"):
+    with refuses("ledger"):
         VotePolicy.from_file(node(tmp_path, 'max_epsilon = 1.0\nledger = "run"'))
 
 
@@ -478,7 +478,7 @@ def test_cheap_votes_are_counted_too() -> None:
     cheap = SkellamDpEvent(1e9, 3, 21)
     answers = [answer(str(i), cheap, str(i)) for i in range(4)]
     policy.check_answers(answers[:3])
-    with pytest.raises(VoteRefusedError, match="3 votes were sent; max_votes is 3"):
+    with pytest.raises(VoteRefusedError, match="max_votes"):
         policy.check_answers(answers)
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from refusals import refuses
 
 pytest.importorskip("flwr", reason='needs Flower: pip install "optuna-dp[federated]"')
 
@@ -16,7 +17,6 @@ from flwr.clientapp import ClientApp
 from scipy import stats
 
 from federated.in_process import WILLING, Wire, app, failing, vote, votes
-from optuna_dp.errors import InvalidArgumentError
 from optuna_dp.federated import (
     InProcessGrid,
     PlainSum,
@@ -172,11 +172,13 @@ def test_a_client_may_set_a_limit() -> None:
     wire = Wire(4, max_epsilon=1.9)
     with pytest.raises(VoteFailedError):
         vote(epsilon=2.0).start(wire, wire.server_context())
-    with pytest.raises(InvalidArgumentError, match="max_epsilon"):
+    with refuses("max_epsilon"):
         app(max_epsilon=-1.0)
 
 
-def test_a_server_that_lies_about_the_noise_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_server_that_lies_about_the_noise_is_refused(
+    votes: dict[int, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
     import dataclasses
 
     chosen = vote(epsilon=2.0, secure_aggregation=PlainSum())
@@ -184,8 +186,9 @@ def test_a_server_that_lies_about_the_noise_is_refused(monkeypatch: pytest.Monke
     lie = dataclasses.replace(honest, share_units=honest.share_units // 4)
     monkeypatch.setattr(chosen, "plan", lambda clients: lie)
     wire = Wire(4, policy=VotePolicy(max_epsilon=2.0, server="trusted"))
-    with pytest.raises(VoteFailedError, match="0 usable votes"):
+    with pytest.raises(VoteFailedError):
         chosen.start(wire, wire.server_context())
+    assert votes == {}
 
 
 def test_a_node_votes_once(votes: dict[int, Any]) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import optuna
 import pytest
+from refusals import refuses
 
 pytest.importorskip("flwr", reason='needs Flower: pip install "optuna-dp[federated]"')
 
@@ -14,7 +15,6 @@ from optuna.distributions import CategoricalDistribution, FloatDistribution, Int
 
 import optuna_dp as odp
 from federated.in_process import SPACE, Wire, app, failing, vote, votes
-from optuna_dp.errors import InvalidArgumentError
 from optuna_dp.federated import FederatedVote, InProcessGrid, PlainSum, SecureSum
 from optuna_dp.federated.client import evaluation_of
 from optuna_dp.federated.query import VoteQuery, choose_candidates
@@ -66,9 +66,9 @@ def test_a_training_after_a_vote_must_hide_clients_too() -> None:
     wire = Wire(8)
     release = vote(secure_aggregation=PlainSum()).start(wire, wire.server_context())
     training = odp.dp_sgd(noise_multiplier=3.0, sample_rate=1.0, steps=4)
-    with pytest.raises(InvalidArgumentError, match="per_client"):
+    with refuses("event"):
         release.with_training(training)
-    with pytest.raises(InvalidArgumentError, match="per_client"):
+    with refuses("event"):
         release.guarantee.compose(training)
     whole = release.with_training(odp.per_client(training))
     assert whole.guarantee.unit == "client"
@@ -151,7 +151,7 @@ def test_too_few_survivors_are_refused_and_what_is_spent_is_said(
 ) -> None:
     wire = Wire(10, failing(0, 5, 9, stage=stage))
     chosen = vote(max_dropout=2, retries=1, secure_aggregation=transport)
-    with pytest.raises(VoteFailedError, match="7 usable votes came, and 8 are needed") as caught:
+    with pytest.raises(VoteFailedError) as caught:
         chosen.start(wire, wire.server_context())
     assert caught.value.attempts == 2
     assert caught.value.guarantee.epsilon(1e-5) == chosen.plan(10).guarantee(2).epsilon(1e-5)
@@ -161,7 +161,7 @@ def test_too_few_survivors_are_refused_and_what_is_spent_is_said(
 
 def test_a_lost_set_up_spends_nothing(votes: dict[int, Any]) -> None:
     wire = Wire(10, failing(0, 5, 9, stage="set_up"))
-    with pytest.raises(VoteFailedError, match="nothing is spent") as caught:
+    with pytest.raises(VoteFailedError) as caught:
         vote(max_dropout=2).start(wire, wire.server_context())
     assert caught.value.attempts == 0
     assert caught.value.guarantee is None
@@ -182,7 +182,7 @@ def test_rounds_are_priced_together(transport: Any, votes: dict[int, Any]) -> No
         costs.append(release.guarantee.epsilon(1e-5))
         assert costs[-1] == plan.guarantee(i + 1).epsilon(1e-5)
     assert costs[0] < costs[1] < costs[2] <= 2.0
-    with pytest.raises(InvalidArgumentError, match="rounds=3"):
+    with refuses("rounds"):
         chosen.start(wire, wire.server_context())
 
 
@@ -200,22 +200,25 @@ def test_rounds_have_the_same_number_of_clients() -> None:
     wire = Wire(6)
     chosen = vote(rounds=2, secure_aggregation=PlainSum())
     chosen.start(wire, wire.server_context())
-    with pytest.raises(InvalidArgumentError, match="planned for 6"):
+    with refuses("clients"):
         chosen.start(Wire(7), wire.server_context())
 
 
 def test_a_round_in_which_nobody_was_asked_is_not_counted() -> None:
     lost = Wire(6, failing(0, 1, stage="set_up", times=1))
     chosen = vote()
-    with pytest.raises(VoteFailedError, match="nothing is spent"):
+    with pytest.raises(VoteFailedError) as caught:
         chosen.start(lost, lost.server_context())
+    assert caught.value.attempts == 0
     assert chosen.start(lost, lost.server_context()).design.settings["attempts"] == 1
 
 
 def test_too_few_nodes() -> None:
     wire = Wire(3)
-    with pytest.raises(VoteFailedError, match="3 nodes are connected, 5 are wanted"):
+    with pytest.raises(VoteFailedError) as caught:
         vote(clients=5, timeout=0.02).start(wire, wire.server_context())
+    assert caught.value.attempts == 0
+    assert wire.transcript == [], "nobody is asked"
 
 
 @pytest.mark.parametrize(
@@ -226,23 +229,23 @@ def test_too_few_nodes() -> None:
         ({"candidates": 0}, "candidates"),
         ({"candidates": 100}, "candidates"),
         ({"candidates": []}, "candidates"),
-        ({"candidates": [{"x": 0.3}]}, "candidates"),
-        ({"candidates": [{"y": 0.5}]}, "candidates"),
+        ({"candidates": [{"x": 0.3}]}, "candidates[0]['x']"),
+        ({"candidates": [{"y": 0.5}]}, "candidates[0]"),
         ({"k": 22}, "k"),
         ({"epsilon": -1.0}, "epsilon"),
         ({"direction": "up"}, "direction"),
         ({"secure_aggregation": True}, "secure_aggregation"),
         ({"clients": 2}, "clients"),
         ({"clients": 10, "max_dropout": 5}, "max_dropout"),
-        ({"clients": 10, "max_dropout": 2, "max_colluding": 8}, "max_dropout"),
-        ({"clients": 10, "max_dropout": 1, "max_colluding": 9}, "max_dropout"),
+        ({"clients": 10, "max_dropout": 2, "max_colluding": 8}, "max_dropout + max_colluding"),
+        ({"clients": 10, "max_dropout": 1, "max_colluding": 9}, "max_dropout + max_colluding"),
         ({"retries": -1}, "retries"),
         ({"rounds": 0}, "rounds"),
         ({"clients": 10, "rounds": 60, "retries": 1}, "attempts"),
     ],
 )
 def test_bad_votes_are_refused_at_construction(changes: dict[str, Any], argument: str) -> None:
-    with pytest.raises(InvalidArgumentError, match=argument):
+    with refuses(argument):
         vote(**changes)
 
 
@@ -261,7 +264,7 @@ def test_candidates_of_every_kind() -> None:
     chosen = FederatedVote(space, candidates=[grid[5], grid[7]], k=1, epsilon=1.0)
     assert chosen.candidates == [grid[5], grid[7]]
     log = {"lr": FloatDistribution(1e-5, 1.0, log=True)}
-    with pytest.raises(InvalidArgumentError, match="finitely many values"):
+    with refuses("search_space['lr']"):
         choose_candidates(log, "grid", rng)
     assert len(choose_candidates(log, 7, rng)) == 7
 
@@ -274,13 +277,13 @@ def test_queries_survive_json_exactly() -> None:
     again = VoteQuery.from_json(query.to_json())
     assert again == query
     for broken in ("", "{}", "[]", query.to_json().replace('"version": 1', '"version": 2')):
-        with pytest.raises(InvalidArgumentError, match="query"):
+        with refuses("query"):
             VoteQuery.from_json(broken)
 
 
 @pytest.mark.parametrize("k", [1, 2])
 def test_a_vote_for_all_candidates_is_refused(k: int) -> None:
-    with pytest.raises(InvalidArgumentError, match="a vote for all of them says nothing"):
+    with refuses("k"):
         FederatedVote(SPACE, candidates=[{"x": 1.0}, {"x": 2.0}][:k], k=k, epsilon=1.0)
 
 
@@ -304,9 +307,7 @@ def test_an_objective_of_optuna_votes() -> None:
 
 @pytest.mark.parametrize("objective", [lambda: 0.0, lambda a, b, c: 0.0])
 def test_an_objective_of_neither_kind_is_refused(objective: Any) -> None:
-    with pytest.raises(
-        InvalidArgumentError, match=r"it must take \(params, context\), or a trial"
-    ):
+    with refuses("objective"):
         app(objective)
 
 

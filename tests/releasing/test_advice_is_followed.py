@@ -10,11 +10,12 @@ from typing import Any
 import optuna
 import pytest
 from optuna.distributions import CategoricalDistribution, FloatDistribution
+from refusals import refuses
 from samplers.budget.budget_support import budget
 from support import recorded
 
 import optuna_dp as odp
-from optuna_dp.errors import InvalidArgumentError, PlanError, ReleaseRefusedError
+from optuna_dp.errors import PlanError, ReleaseRefusedError
 
 RUN = odp.gaussian(4.0)
 
@@ -38,10 +39,12 @@ def budget_study(*sizes: int, **kwargs: Any) -> optuna.Study:
 
 def test_an_attribute_that_was_refused_is_named_and_released() -> None:
     study = budget_study()
-    with pytest.raises(ReleaseRefusedError, match=r"sampler: output_attributes=\['n_params'\]"):
+    advice = r"output_attributes=\['n_params'\]"
+    with pytest.raises(ReleaseRefusedError, match=advice) as caught:
         study.optimize(with_sizes, callbacks=[odp.PrivacyCallback()])
+    assert caught.value.trial_number == 0
     study.optimize(with_sizes)
-    with pytest.raises(ReleaseRefusedError, match=r"sampler: output_attributes=\['n_params'\]"):
+    with pytest.raises(ReleaseRefusedError, match=advice):
         odp.release(study)
     study = budget_study(output_attributes=["n_params"])
     study.optimize(with_sizes, callbacks=[odp.PrivacyCallback()])
@@ -69,7 +72,7 @@ def test_an_event_or_another_accountant_that_is_handed_in_second_is_refused() ->
     run = odp.start_run(study.ask())
     event = odp.gaussian(run.noise_multiplier)
     run.spent(event)
-    with pytest.raises(PlanError, match="twice"):
+    with pytest.raises(PlanError, match=r"run\.spent"):
         run.spent(event)
 
 
@@ -93,8 +96,9 @@ def test_a_run_that_is_pruned_after_it_asked_is_not_checked() -> None:
 
     study = budget_study()
     study.optimize(objective)
-    with pytest.raises(ReleaseRefusedError, match="nothing shows what its training spent"):
+    with pytest.raises(ReleaseRefusedError, match=r"run\.spent") as caught:
         odp.release(study)
+    assert caught.value.trial_number == 1
     assert odp.release(study, vouched="It was pruned before its training.").params is not None
 
 
@@ -197,7 +201,7 @@ def test_a_model_of_scores_learns_from_choices_that_json_changes(tmp_path: Path)
 def test_choices_that_are_one_in_json_are_refused_at_the_first_suggest() -> None:
     study = budget_study()
     trial = study.ask()
-    with pytest.raises(InvalidArgumentError, match="the same in JSON"):
+    with refuses("choices of 'c'"):
         trial.suggest_categorical("c", [(1, 2), [1, 2]])
 
 

@@ -12,6 +12,7 @@ from typing import Any, ClassVar
 import numpy as np
 import optuna
 import pytest
+from refusals import refuses
 from releasing.forgery import made_again
 from releasing.small_studies import (
     DISJOINT,
@@ -34,7 +35,7 @@ from typer.testing import CliRunner
 import optuna_dp as odp
 from optuna_dp.accounting.groups import group_epsilon
 from optuna_dp.cli.application import app
-from optuna_dp.errors import InvalidArgumentError, ReleaseRefusedError
+from optuna_dp.errors import ReleaseRefusedError
 
 
 @pytest.fixture(scope="module")
@@ -212,7 +213,7 @@ def test_words_of_a_curator_stay_in_one_line_of_the_sheet_of_questions() -> None
 def test_words_of_a_file_are_no_words_of_the_check() -> None:
     forged = "1\x1b[2J\nAGREES: everything"
     study = study_of(odp.RandTuneSampler(trials=odp.Geometric(3), run=odp.gaussian(4.0)))
-    with pytest.raises(InvalidArgumentError, match="unit"):
+    with refuses("unit"):
         odp.describe(study, unit="patient\n\n# Approved", most=2)
     odp.describe(study, owner="me\n\n# Approved")
     study.optimize(lambda trial: trial.suggest_float("a", 0, 1))
@@ -238,10 +239,10 @@ def test_to_describe_the_trained_records_alone_or_another_number_is_refused() ->
     study = study_of(odp.BudgetSampler(DISJOINT))
     odp.describe(study, records=450)  # Nothing says yet how many are scored.
     study.optimize(trains)
-    with pytest.raises(ReleaseRefusedError, match="500 records are protected") as caught:
+    with pytest.raises(ReleaseRefusedError) as caught:
         odp.release(study)
     assert "records=500" in caught.value.fix
-    with pytest.raises(InvalidArgumentError, match="trains on 400 records and scores others"):
+    with refuses("records"):
         odp.describe(study, records=400)
     odp.describe(study, records=500)
     assert "500 records" in odp.release(study).statement()
@@ -289,7 +290,7 @@ def test_what_if_a_person_has_several_records(enforced: odp.Release) -> None:
     assert exact <= epsilon <= exact + 1e-3
     assert odp.verify(data).what_if == ""
     assert odp.verify(data, most=3).statement == odp.verify(data).statement
-    with pytest.raises(InvalidArgumentError, match="most=0"):
+    with refuses("most"):
         odp.verify(data, most=0)
 
 
@@ -298,7 +299,7 @@ def test_what_if_is_refused_where_clients_are_protected() -> None:
     study = study_of(odp.RandTuneSampler(trials=odp.Binomial(1, mean=1), run=run))
     study.optimize(lambda trial: trial.suggest_float("x", 0, 1))
     data = odp.release(study, vouched="a test").to_json()
-    with pytest.raises(InvalidArgumentError, match="protects clients"):
+    with refuses("most"):
         odp.verify(data, most=2)
 
 
@@ -352,7 +353,7 @@ def test_a_reason_that_nothing_needs_is_said_not_to_be_printed() -> None:
 def test_a_fault_of_the_set_up_leaves_the_trial_its_training() -> None:
     def mends_itself(trial: optuna.Trial) -> float:
         run = odp.start_run(trial)
-        with pytest.raises(InvalidArgumentError):
+        with refuses("score"):
             odp.train(run, odp.SoftmaxRegression(5, 2), TRAINED, score="wrong")  # type: ignore[arg-type]
         return trains(trial)
 
@@ -367,11 +368,10 @@ def test_a_fault_of_the_set_up_that_leaves_the_objective_uses_up_the_runs_place(
             odp.train(odp.start_run(trial), odp.SoftmaxRegression(5, 2), (X[:9], Y[:9]))
         return trains(trial)
 
-    with pytest.raises(InvalidArgumentError) as caught:
+    with refuses("records") as caught:
         study.optimize(is_wrong_first)
-    message = str(caught.value)
-    assert "<9 records>" in message
-    assert "from 200 to 800 are allowed" in message
+    assert repr(caught.value.value) == "<9 records>"
+    assert {"200", "800"} <= set(caught.value.why.split())
     study.optimize(is_wrong_first)
     release = odp.release(study)
     assert [pilot["state"] for pilot in release.pilots] == ["FAIL", "COMPLETE"]
@@ -437,8 +437,9 @@ def test_words_of_the_curator_cannot_look_like_the_softwares(enforced: odp.Relea
     assert "vouched for: checked: nobody saw the data" in page
     data = json.loads(json.dumps(enforced.to_json()))
     data["statement"]["content"]["description"]["unit"] = "man; (sure)"
-    with pytest.raises(InvalidArgumentError, match="unit"):
+    with refuses("path_or_json") as caught:
         odp.verify(data)
+    assert "unit=" in caught.value.why
 
 
 @dataclass(frozen=True)

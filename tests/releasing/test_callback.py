@@ -13,13 +13,13 @@ import optuna
 import pytest
 from dp_accounting import dp_event
 from dp_accounting.rdp import rdp_privacy_accountant
+from refusals import refuses
 from support import RUN, exactly, logged, objective, study_of
 
 import optuna_dp as odp
 from optuna_dp.accounting.rdp_curves import DEFAULT_ORDERS
 from optuna_dp.core.numbers_shown import rounded_up
 from optuna_dp.errors import (
-    InvalidArgumentError,
     PlanError,
     ReleaseRefusedError,
     UnsupportedEventError,
@@ -129,7 +129,7 @@ def test_a_choice_over_partitions_shows_what_its_plan_costs() -> None:
 
 def test_a_choice_over_partitions_has_no_other_cost() -> None:
     sampler = odp.NoisyMaxSampler(candidates=[{"x": 0.5}], n_partitions=500, epsilon=1.0)
-    with pytest.raises(PlanError, match="only the choice costs"):
+    with pytest.raises(PlanError, match="NoisyMaxSampler"):
         study_of(sampler).optimize(
             lambda trial: trial.suggest_float("x", 0, 1), callbacks=[odp.PrivacyCallback(RUN)]
         )
@@ -138,7 +138,7 @@ def test_a_choice_over_partitions_has_no_other_cost() -> None:
 def test_the_guarantee_of_a_budget_is_its_plans() -> None:
     plan = odp.plan_budget(epsilon=3.0, records=1355, batch_size=1355, epochs=1, pilots=(1, 1))
     study, callback = study_of(odp.BudgetSampler(plan)), odp.PrivacyCallback()
-    with pytest.raises(PlanError, match="in which a run has begun"):
+    with pytest.raises(PlanError):
         callback.guarantee(study)
     study.optimize(objective, n_trials=1, callbacks=[callback])
     assert callback.guarantee(study) == plan.guarantee
@@ -148,11 +148,11 @@ def test_the_guarantee_of_a_budget_is_its_plans() -> None:
 def test_a_callback_of_another_cost_gives_no_guarantee() -> None:
     study = study_of(untold(3))
     study.optimize(objective, n_trials=1, callbacks=[odp.PrivacyCallback(RUN)])
-    with pytest.raises(PlanError, match="another cost of a run"):
+    with pytest.raises(PlanError, match="noise of 9"):
         odp.PrivacyCallback(odp.gaussian(9.0)).guarantee(study)
-    with pytest.raises(PlanError, match="Nobody said what one run costs"):
+    with pytest.raises(PlanError, match="run="):
         odp.PrivacyCallback().guarantee(study)
-    with pytest.raises(InvalidArgumentError, match="study"):
+    with refuses("study"):
         odp.PrivacyCallback(RUN).guarantee("sqlite:///a.db")
 
 
@@ -166,19 +166,19 @@ def test_a_callback_of_another_cost_gives_no_guarantee() -> None:
         (odp.PrivacyCallback(odp.gaussian(4.0 + 1e-9)), ["4.000000001", "noise_multiplier=4.0"]),
         (
             odp.PrivacyCallback(RUN, neighboring_relation="replace_one"),
-            ["'replace_one' here and 'add_or_remove_one'"],
+            ["'replace_one'", "'add_or_remove_one'"],
         ),
-        (odp.PrivacyCallback(RUN, output_attributes=["a"]), ["output_attributes is ('a',) here"]),
+        (odp.PrivacyCallback(RUN, output_attributes=["a"]), ["output_attributes", "('a',)"]),
     ],
 )
 def test_a_callback_that_says_another_cost_than_the_sampler_is_refused(
     other: odp.PrivacyCallback, words: list[str]
 ) -> None:
     study = study_of(odp.RandTuneSampler(trials=exactly(3), run=RUN))
-    with pytest.raises(PlanError, match=r"Leave it out: PrivacyCallback\(\)") as caught:
+    with pytest.raises(PlanError, match=r"PrivacyCallback\(\)") as caught:
         study.optimize(objective, callbacks=[other])
     assert all(word in str(caught.value) for word in words)
-    with pytest.raises(PlanError, match="Leave it out"):
+    with pytest.raises(PlanError, match=r"PrivacyCallback\(\)"):
         other.guarantee(study)
     study.optimize(objective, callbacks=[odp.PrivacyCallback()])  # Nothing is spoilt.
     assert odp.release(study, vouched="a test").guarantee.event.run == RUN
@@ -243,7 +243,7 @@ def test_what_the_callback_says_is_as_if_the_sampler_had_been_told() -> None:
 def test_a_study_whose_cost_nobody_said_is_not_released_until_somebody_does() -> None:
     study = study_of(untold(3))
     study.optimize(objective)
-    with pytest.raises(ReleaseRefusedError, match=r"Give the sampler run="):
+    with pytest.raises(ReleaseRefusedError, match="run="):
         odp.release(study, vouched="a test")
     study.optimize(objective, callbacks=[odp.PrivacyCallback(RUN)])  # As the error advises.
     assert [trial.params != {} for trial in study.trials] == [True, True, True, False]
@@ -324,7 +324,7 @@ def test_it_stops_the_study_by_itself() -> None:
 @pytest.mark.promise("another sampler for part of a study")
 def test_a_study_of_another_sampler_is_refused() -> None:
     study = optuna.create_study(direction="maximize")
-    with pytest.raises(PlanError, match="a sampler of optuna-dp"):
+    with pytest.raises(PlanError):
         study.optimize(objective, n_trials=1, callbacks=[odp.PrivacyCallback()])
 
 
@@ -336,7 +336,7 @@ def test_a_study_of_another_sampler_is_refused() -> None:
         (odp.PrivacyCallback(odp.gaussian(4.0 + 1e-9)), ["4.000000001", "noise_multiplier=4.0"]),
         (
             odp.PrivacyCallback(RUN, neighboring_relation="replace_one"),
-            ["'replace_one' here and 'add_or_remove_one'"],
+            ["'replace_one'", "'add_or_remove_one'"],
         ),
     ],
 )
@@ -346,22 +346,22 @@ def test_another_cost_of_a_run_is_noticed_at_its_first_call(
     first = odp.PrivacyCallback(RUN)
     study = study_of(untold(9))
     study.optimize(objective, n_trials=1, callbacks=[first])
-    with pytest.raises(PlanError, match=r"another cost of a run.*worst_case") as caught:
+    with pytest.raises(PlanError, match="worst_case") as caught:
         study.optimize(objective, callbacks=[other])
     assert all(word in str(caught.value) for word in words)
     assert len(study.trials) == 2
     # A run has taken place under each: the first worker stops too, and nothing is released.
-    with pytest.raises(PlanError, match="another cost of a run"):
+    with pytest.raises(PlanError, match="worst_case"):
         study.optimize(objective, callbacks=[first])
     study.optimize(objective)
-    with pytest.raises(ReleaseRefusedError, match="different costs"):
+    with pytest.raises(ReleaseRefusedError, match="worst_case"):
         odp.release(study)
 
 
 def test_another_cost_stated_after_the_last_run_spoils_nothing() -> None:
     study = study_of(untold(2))
     study.optimize(objective, callbacks=[odp.PrivacyCallback(RUN)])
-    with pytest.raises(PlanError, match="another cost of a run"):
+    with pytest.raises(PlanError, match="noise of 9"):
         study.optimize(objective, callbacks=[odp.PrivacyCallback(odp.gaussian(9.0))])
     assert odp.release(study, vouched="a test").guarantee.event.run == RUN
 
@@ -373,7 +373,7 @@ def test_an_enqueued_trial_ends_the_next_optimize_too() -> None:
     study.enqueue_trial({"x": 0.5})
     with pytest.raises(PlanError, match="enqueued"):
         study.optimize(objective, callbacks=[callback])
-    with pytest.raises(ReleaseRefusedError, match="enqueued") as caught:
+    with pytest.raises(ReleaseRefusedError) as caught:
         study.optimize(objective, callbacks=[callback])
     assert caught.value.trial_number == 2
     assert len(study.trials) == 4
@@ -390,52 +390,55 @@ def wraps(study: optuna.Study) -> None:
 @pytest.mark.promise("another sampler for part of a study")
 @pytest.mark.filterwarnings("ignore::optuna.exceptions.ExperimentalWarning")
 @pytest.mark.parametrize(
-    ("change", "runs", "words"),
+    ("change", "runs", "word"),
     [
-        (exchanges, 1, "another sampler"),
-        (exchanges, 2, "another sampler"),
+        (exchanges, 1, "load_study"),
+        (exchanges, 2, "load_study"),
         (wraps, 1, "PartialFixedSampler"),
     ],
 )
 def test_what_release_would_refuse_is_said_after_the_trial_at_fault(
-    change: Callable[[optuna.Study], None], runs: int, words: str
+    change: Callable[[optuna.Study], None], runs: int, word: str
 ) -> None:
     study = study_of(odp.RandTuneSampler(trials=exactly(3), run=RUN))
     callback = odp.PrivacyCallback()
     study.optimize(objective, n_trials=runs, callbacks=[callback])
     change(study)
-    with pytest.raises(ReleaseRefusedError, match=words) as caught:
+    with pytest.raises(ReleaseRefusedError, match=word) as caught:
         study.optimize(objective, n_trials=9, callbacks=[callback])
     assert caught.value.trial_number == runs
     assert len(study.trials) == runs + 1
     study.sampler = odp.RandTuneSampler(trials=exactly(3), run=RUN)
     study.optimize(objective)
-    with pytest.raises(ReleaseRefusedError, match=words):
+    with pytest.raises(ReleaseRefusedError, match=word) as caught:
         odp.release(study)
+    assert caught.value.trial_number == runs
 
 
 @pytest.mark.promise("fixed-beforehand")
 def test_other_ranges_than_those_of_search_space_are_said_after_the_first_run() -> None:
     space = {"x": optuna.distributions.FloatDistribution(0.0, 1.0)}
     study = study_of(odp.DPHyPOSampler(space, trials=exactly(5), candidates=8, run=RUN))
-    with pytest.raises(ReleaseRefusedError, match="but the sampler drew it from"):
+    with pytest.raises(ReleaseRefusedError, match=r"low=-1\.0") as caught:
         study.optimize(objective, callbacks=[odp.PrivacyCallback()])
+    assert caught.value.trial_number == 0
     assert len(study.trials) == 1
 
 
 def test_bad_arguments() -> None:
-    with pytest.raises(InvalidArgumentError, match="run="):
+    with refuses("run"):
         odp.PrivacyCallback(1.0)
-    with pytest.raises(InvalidArgumentError, match="delta="):
+    with refuses("delta"):
         odp.PrivacyCallback(delta=0.0)
-    with pytest.raises(InvalidArgumentError, match="neighboring_relation"):
+    with refuses("neighboring_relation"):
         odp.PrivacyCallback(RUN, neighboring_relation="friends")
-    with pytest.raises(InvalidArgumentError, match="output_attributes"):
+    with refuses("output_attributes"):
         odp.PrivacyCallback(RUN, output_attributes="threshold")
-    with pytest.raises(UnsupportedEventError, match="UnsupportedDpEvent"):
+    with pytest.raises(UnsupportedEventError) as caught:
         odp.PrivacyCallback(odp.compose(RUN, dp_event.UnsupportedDpEvent()))
+    assert caught.value.event == dp_event.UnsupportedDpEvent()
     for said in ({"neighboring_relation": "replace_one"}, {"output_attributes": ["a"]}):
-        with pytest.raises(InvalidArgumentError, match="Give it to the sampler"):
+        with refuses(next(iter(said))):
             odp.PrivacyCallback(**said)  # type: ignore[arg-type]
 
 

@@ -32,16 +32,14 @@ def exact_accuracy(trial: Trial) -> float:
 
 @pytest.mark.promise("noisy-score")
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("objective", "words"), [(seeded, "the very same"), (exact_accuracy, "1/442")]
-)
-def test_scores_without_noise_are_pointed_out(objective: object, words: str) -> None:
+@pytest.mark.parametrize(("objective", "word"), [(seeded, "same"), (exact_accuracy, "1/442")])
+def test_scores_without_noise_are_pointed_out(objective: object, word: str) -> None:
     study = study_of(odp.RandTuneSampler(trials=exactly(12), run=RUN))
-    with logged() as lines, pytest.warns(ExactScoreWarning, match=words) as caught:
+    with logged() as lines, pytest.warns(ExactScoreWarning, match=word) as caught:
         study.optimize(objective, callbacks=[odp.PrivacyCallback()])  # type: ignore[arg-type]
     assert len(caught) == 1, "said once, when it shows"
     assert [line for line in lines if "look exact" in line]
-    with pytest.warns(ExactScoreWarning, match=words):
+    with pytest.warns(ExactScoreWarning, match=word):
         found = odp.release(study, vouched="a test")
     shown = found.statement() + json.dumps(found.to_json())
     assert "exact:" not in shown

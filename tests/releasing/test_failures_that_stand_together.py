@@ -10,10 +10,11 @@ from typing import Any
 import optuna
 import pytest
 from optuna.trial import Trial, TrialState
+from refusals import refuses
 from support import exactly, logged, study_of
 
 import optuna_dp as odp
-from optuna_dp.errors import InvalidArgumentError, ReleaseRefusedError
+from optuna_dp.errors import ReleaseRefusedError
 from optuna_dp.samplers.selection.failures import UNLIKELY, is_unlikely_block, longest_block
 
 RUN = odp.pure_dp(0.1)  # Quickly accounted for.
@@ -40,7 +41,7 @@ def stopped(sampler: Any, first: int, until: int = 10**9) -> optuna.Study:
 @pytest.mark.slow
 def test_an_objective_that_raises_from_its_fourth_call_on() -> None:
     study = stopped(odp.RandTuneSampler(trials=exactly(109), run=RUN), 3)
-    with pytest.raises(ReleaseRefusedError, match="in a row failed"):
+    with pytest.raises(ReleaseRefusedError, match="failures="):
         odp.release(study)
     found = odp.release(study, failures="lost", vouched="a test")
     assert found.value == study.best_value
@@ -83,7 +84,7 @@ def test_asking_and_failing_until_release_accepts() -> None:
             study.tell(trial, value)
         else:
             study.tell(trial, state=TrialState.FAIL)
-    with pytest.raises(ReleaseRefusedError, match="in a row failed"):
+    with pytest.raises(ReleaseRefusedError, match="failures="):
         odp.release(study)
     charged = odp.release(study, failures="lost", vouched="a test").guarantee.epsilon(1e-5)
     law = odp.selection_guarantee(RUN, odp.Geometric(mean=1000))
@@ -98,7 +99,7 @@ def test_a_block_in_the_middle() -> None:
         X, trials=exactly(14), density_bounds=(1, 1), candidates=4, run=RUN
     )
     study = stopped(sampler, 3, 10)
-    with pytest.raises(ReleaseRefusedError, match="in a row failed"):
+    with pytest.raises(ReleaseRefusedError, match="failures="):
         odp.release(study)
     found = odp.release(study, failures="lost", vouched="a test")
     assert found.disclosed_runs == 7
@@ -111,12 +112,12 @@ def test_a_second_answer_about_failures_is_a_second_release() -> None:
     """Each answer tells something else, so only the first one is given, however often."""
     study = stopped(odp.RandTuneSampler(trials=exactly(60), run=RUN), 10)
     first = odp.release(study, failures="chance", vouched="a test")
-    with pytest.raises(ReleaseRefusedError, match="released before"):
+    with pytest.raises(ReleaseRefusedError, match="compose"):
         odp.release(study, failures="lost", vouched="a test")
     assert odp.release(study, failures="chance", vouched="a test") == first
     study = stopped(odp.RandTuneSampler(trials=exactly(60), run=RUN), 10)
     first = odp.release(study, failures="lost", vouched="a test")
-    with pytest.raises(ReleaseRefusedError, match="released before"):
+    with pytest.raises(ReleaseRefusedError, match="compose"):
         odp.release(study, failures="chance", vouched="a test")
     assert odp.release(study, failures="lost", vouched="a test") == first
 
@@ -124,9 +125,9 @@ def test_a_second_answer_about_failures_is_a_second_release() -> None:
 def test_nothing_that_failed_for_certain_is_asked_about_where_there_is_none() -> None:
     study = study_of(odp.RandTuneSampler(trials=exactly(5), run=RUN))
     study.optimize(lambda trial: trial.suggest_float("x", 0, 1))
-    with pytest.raises(InvalidArgumentError, match="failures='lost'"):
+    with refuses("failures"):
         odp.release(study, failures="lost", vouched="a test")
-    with pytest.raises(InvalidArgumentError, match="failures='luck'"):
+    with refuses("failures"):
         odp.release(study, failures="luck", vouched="a test")  # type: ignore[arg-type]
     assert odp.release(study, failures="chance", vouched="a test").value == study.best_value
 

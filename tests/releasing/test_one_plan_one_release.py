@@ -44,7 +44,7 @@ def test_copies_are_not_fresh_private_choices() -> None:
     found = odp.release(copies[1])
     before = len(study.trials)
     for other in (study, copies[0], copies[2]):
-        with pytest.raises(ReleaseRefusedError, match="study 'copy 2' are copies"):
+        with pytest.raises(ReleaseRefusedError, match="'copy 2'"):
             odp.release(other)
     assert len(study.trials) == before, "a choice was made before it was refused"
     # The way out.
@@ -59,7 +59,7 @@ def test_a_half_finished_copy_that_is_continued_is_no_second_search() -> None:
     for one in (study, copy):
         one.optimize(objective)
     odp.release(study, vouched="a test")
-    with pytest.raises(ReleaseRefusedError, match="second choice would cost"):
+    with pytest.raises(ReleaseRefusedError, match=study.study_name):
         odp.release(copy)
     odp.release(study, vouched="a test")
 
@@ -83,13 +83,12 @@ def test_of_copies_that_went_on_in_several_ways_only_the_first_is_released(kind:
     )
     moved = optuna.load_study(study_name=copies[0].study_name, storage=alone, sampler=sampler)
     odp.release(moved, vouched="a test")
-    with pytest.raises(ReleaseRefusedError, match="both have made more runs") as caught:
+    with pytest.raises(ReleaseRefusedError, match="'copy 1'"):
         odp.release(copies[1])
-    assert "Release 'copy 1', and show nothing of this one" in str(caught.value)
     # The original has gone on in no other way so far; once it has, it is the one.
     study.optimize(objective)
     for one in copies[:2]:
-        with pytest.raises(ReleaseRefusedError, match="both have made more runs"):
+        with pytest.raises(ReleaseRefusedError, match=study.study_name):
             odp.release(one)
     odp.release(study, vouched="a test")
 
@@ -117,8 +116,9 @@ def test_a_number_of_runs_that_was_damaged_is_noticed(slots: int) -> None:
     record = stored(study)[0].system_attrs[PLAN.key]
     stored(study)[0].system_attrs[PLAN.key] = {**record, "slots": slots}
     study.optimize(objective)  # A worker that reads the damaged entry makes nothing sound.
-    with pytest.raises(ReleaseRefusedError, match=r"plan entry is corrupted.*backup"):
+    with pytest.raises(ReleaseRefusedError, match="corrupted") as caught:
         odp.release(study)
+    assert caught.value.trial_number == 0
     stored(study)[0].system_attrs[PLAN.key] = record
     if slots < 9:
         assert odp.release(study, vouched="a test").value == study.best_value
@@ -131,5 +131,6 @@ def test_a_slot_that_does_not_say_its_plan_is_refused() -> None:
         record = dict(trial.system_attrs[SLOT.key])
         del record["plan"]
         trial.system_attrs[SLOT.key] = record
-    with pytest.raises(ReleaseRefusedError, match="slot entry"):
+    with pytest.raises(ReleaseRefusedError, match="'plan'") as caught:
         odp.release(study)
+    assert caught.value.trial_number == 0

@@ -48,10 +48,10 @@ def test_nothing_is_published_to_a_file_that_has_held_a_study(
     assert (b"optuna_dp:slot" in path.read_bytes()) == (not secure)
     storage.engine.dispose()
     url = f"sqlite:///file:{path}?uri=true" if given == "file: url" else f"sqlite:///{path}"
-    with pytest.raises(ReleaseRefusedError, match="is not new") as caught:
+    with pytest.raises(ReleaseRefusedError) as caught:
         odp.publish(found, storage if given == "object" else url, "result")
     storage.engine.dispose()
-    assert "a file that does not exist yet: publish(release, 'sqlite:///PATH'" in str(caught.value)
+    assert "sqlite:///PATH" in caught.value.fix
 
 
 @pytest.mark.slow
@@ -64,7 +64,7 @@ def test_nothing_is_published_to_a_journal_that_has_held_a_study(tmp_path: Path)
     storage = JournalStorage(JournalFileBackend(str(tmp_path / "old")))
     found = a_release(storage, "curator")
     optuna.delete_study(study_name="curator", storage=storage)
-    with pytest.raises(ReleaseRefusedError, match="keeps entries of a study that was deleted"):
+    with pytest.raises(ReleaseRefusedError, match="journal"):
         odp.publish(found, storage, "result")
     odp.publish(found, JournalStorage(JournalFileBackend(str(tmp_path / "new"))), "result")
     assert b"optuna_dp:slot" not in (tmp_path / "new").read_bytes()
@@ -75,7 +75,7 @@ def test_nothing_is_published_where_studies_were_numbered_before() -> None:
     storage = InMemoryStorage()
     found = a_release(storage, "curator")
     optuna.delete_study(study_name="curator", storage=storage)
-    with pytest.raises(ReleaseRefusedError, match="has held studies that were deleted"):
+    with pytest.raises(ReleaseRefusedError):
         odp.publish(found, storage, "result")
     assert storage.get_all_studies() == []
 
@@ -113,7 +113,7 @@ def test_the_json_of_a_release_is_json(score: float) -> None:
 def test_beside_a_study_that_was_not_published() -> None:
     storage = InMemoryStorage()
     optuna.create_study(storage=storage, study_name="notes")
-    with pytest.raises(ReleaseRefusedError, match="it holds the study 'notes'"):
+    with pytest.raises(ReleaseRefusedError, match="'notes'"):
         odp.publish(a_release(), storage, "result")
 
 
@@ -122,6 +122,6 @@ def test_no_private_study_begins_where_a_release_was_published() -> None:
     found = a_release()
     odp.publish(found, storage, "result")
     later = study_of(odp.RandTuneSampler(trials=exactly(3), run=RUN), storage=storage)
-    with pytest.raises(PlanError, match="in another storage"):
+    with pytest.raises(PlanError, match="published"):
         later.optimize(objective)
     assert not any(trial.params for trial in later.trials)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Callable
 from typing import Any
 
@@ -11,6 +10,7 @@ import optuna
 import pytest
 from dp_accounting import dp_event
 from optuna.trial import TrialState, create_trial
+from refusals import refuses
 from support import (
     KNOWN_COUNT,
     RUN,
@@ -25,9 +25,9 @@ from support import (
 
 import optuna_dp as odp
 from optuna_dp.errors import (
-    InvalidArgumentError,
     OptunaDPError,
     PlanError,
+    ReleaseRefusedError,
     UnfinishedStudyError,
     UnsupportedEventError,
 )
@@ -36,16 +36,18 @@ from optuna_dp.study.entries import DRAW, PLAN, SINGLE_DRAWS, SLOT
 X = {"x": optuna.distributions.FloatDistribution(-1.0, 1.0)}
 Make = Callable[[], optuna.Study]
 
-# -- the table: a study, the words of its refusal, and the trial that the refusal names -----------
+# -- the table: a study, a word of its refusal, the trial that it names, and its type ------------
 
-REFUSALS: dict[str, tuple[Make, str, int | None]] = {}
+REFUSALS: dict[str, tuple[Make, str, int | None, type[ReleaseRefusedError]]] = {}
 
 
-def is_refused(words: str, trial: int | None = None) -> Callable[[Make], Make]:
+def is_refused(
+    word: str, trial: int | None = None, error: type[ReleaseRefusedError] = ReleaseRefusedError
+) -> Callable[[Make], Make]:
     """Enters a study into the table, under the name of the function that makes it."""
 
     def enter(make: Make) -> Make:
-        REFUSALS[make.__name__] = (make, words, trial)
+        REFUSALS[make.__name__] = (make, word, trial, error)
         return make
 
     return enter
@@ -58,19 +60,19 @@ def begun(runs: int, count: int = KNOWN_COUNT) -> optuna.Study:
     return study
 
 
-@is_refused("not made by a sampler of optuna-dp")
+@is_refused("no plan")
 def of_another_sampler() -> optuna.Study:
     study = optuna.create_study()
     study.optimize(lambda trial: trial.suggest_float("x", 0, 1), n_trials=3)
     return study
 
 
-@is_refused("several objectives")
+@is_refused("objectives")
 def with_several_objectives() -> optuna.Study:
     return optuna.create_study(directions=["minimize", "minimize"])
 
 
-@is_refused("no runs yet")
+@is_refused("no runs", error=UnfinishedStudyError)
 def without_runs() -> optuna.Study:
     return optuna.create_study()
 
@@ -80,14 +82,14 @@ def with_a_seed() -> optuna.Study:
     return finished_study(odp.RandTuneSampler(trials=exactly(3), seed=1, run=RUN))
 
 
-@is_refused("not ended")
+@is_refused("recover", error=UnfinishedStudyError)
 def stopped_by_a_timeout() -> optuna.Study:
     study = begun(3, 10)
     study.optimize(objective, timeout=0.0)
     return study
 
 
-@is_refused("added by hand", 1)
+@is_refused("load_study", 1)
 def with_a_run_added_by_hand() -> optuna.Study:
     study = begun(1)
     study.add_trial(create_trial(params={"x": 0.3}, distributions=X, value=9.0))
@@ -95,7 +97,7 @@ def with_a_run_added_by_hand() -> optuna.Study:
     return study
 
 
-@is_refused("added by hand", 2)
+@is_refused("--fail 2", 2)
 def ended_early_by_failed_trials_added_by_hand() -> optuna.Study:
     study = begun(2)
     for _ in range(KNOWN_COUNT):
@@ -110,7 +112,7 @@ def with_an_enqueued_trial() -> optuna.Study:
     return study
 
 
-@is_refused("enqueued")
+@is_refused("enqueued", 2)
 def with_a_failed_run_that_optunas_callback_retries() -> optuna.Study:
     study = begun(2)
     failed = {"failed_trial": 0, "fixed_params": study.trials[0].params}
@@ -118,7 +120,7 @@ def with_a_failed_run_that_optunas_callback_retries() -> optuna.Study:
     return study
 
 
-@is_refused("another sampler", 2)
+@is_refused("load_study", 2)
 def continued_with_another_sampler() -> optuna.Study:
     study = begun(2)
     study.sampler = optuna.samplers.TPESampler()
@@ -149,18 +151,18 @@ def with_another_sampler_from(name: str, sampler: Any) -> optuna.Study:
     return finished_study(sampler, exchanges)
 
 
-@is_refused("was not drawn", 0)
+@is_refused("'x'", 0)
 def with_another_sampler_for_a_moment() -> optuna.Study:
     return with_another_sampler_from("x", odp.RandTuneSampler(trials=exactly(12), run=RUN))
 
 
-@is_refused("was not drawn", 0)
+@is_refused("'y'", 0)
 def with_another_sampler_for_the_last_parameter() -> optuna.Study:
     sampler = odp.DPHyPOSampler(trials=exactly(12), batch_size=12, candidates=8, run=RUN)
     return with_another_sampler_from("y", sampler)
 
 
-@is_refused("was not drawn")
+@is_refused("'x'", 0)
 def with_a_range_so_narrow_that_rounding_hides_who_drew() -> optuna.Study:
     class Lowest(optuna.samplers.RandomSampler):
         def sample_independent(self, *arguments: object) -> float:
@@ -175,13 +177,13 @@ def with_a_range_so_narrow_that_rounding_hides_who_drew() -> optuna.Study:
     return study
 
 
-@is_refused("but the sampler drew it from", 0)
+@is_refused("high=2.0", 0)
 def with_other_ranges_than_the_search_space() -> optuna.Study:
     sampler = odp.DPHyPOSampler(X, trials=exactly(4), candidates=8, run=RUN)
     return finished_study(sampler, lambda trial: trial.suggest_float("x", -1.0, 2.0))
 
 
-@is_refused("one range", 1)
+@is_refused("high=2.0", 1)
 def with_ranges_that_change_between_runs() -> optuna.Study:
     return finished_study(function=lambda trial: trial.suggest_float("x", 0.0, 1.0 + trial.number))
 
@@ -198,26 +200,26 @@ def compared_by_a_pruner(*, prunes: bool) -> optuna.Study:
     return finished_study(function=reports)
 
 
-@is_refused("pruned", 2)
+@is_refused("WithinTrialPruner", 2)
 def pruned_in_view_of_other_runs() -> optuna.Study:
     return compared_by_a_pruner(prunes=True)
 
 
-@is_refused("belongs to another trial or another study", 2)
+@is_refused("belongs", 2)
 def with_a_run_of_another_study() -> optuna.Study:
     study, other = finished_study(), finished_study()
     rewrite(study, 2, SLOT.key, other.trials[2].system_attrs[SLOT.key])
     return study
 
 
-@is_refused("belongs to another trial", 2)
+@is_refused("belongs", 2)
 def with_a_slot_record_of_another_trial() -> optuna.Study:
     study = finished_study()
     rewrite(study, 2, SLOT.key, study.trials[1].system_attrs[SLOT.key])
     return study
 
 
-@is_refused("was not drawn", 1)
+@is_refused("'x'", 1)
 def with_parameters_that_are_not_those_of_the_slot() -> optuna.Study:
     """Parameters that are drawn alone have no record: the slot's tells what they must be."""
     study = finished_study(odp.RandTuneSampler(X, trials=exactly(3), run=RUN))
@@ -237,7 +239,7 @@ def with_a_direction_that_was_turned_round() -> optuna.Study:
     return study
 
 
-@is_refused("released before")
+@is_refused("compose")
 def that_was_released_with_another_result() -> optuna.Study:
     study = finished_study()
     odp.release(study, vouched="a test")
@@ -253,9 +255,10 @@ def that_was_released_with_another_result() -> optuna.Study:
 @pytest.mark.filterwarnings("ignore::optuna.exceptions.ExperimentalWarning")
 @pytest.mark.parametrize("name", REFUSALS)
 def test_a_study_is_refused(name: str) -> None:
-    make, words, trial = REFUSALS[name]
-    error = refused(make(), words)
-    assert trial is None or error.trial_number == trial
+    make, word, trial, kind = REFUSALS[name]
+    error = refused(make(), word)
+    assert type(error) is kind
+    assert error.trial_number == trial
 
 
 def test_a_study_with_a_pruner_that_pruned_nothing_is_released() -> None:
@@ -276,7 +279,7 @@ def test_a_study_with_open_runs_is_refused_without_saying_how_many() -> None:
     study = study_of(odp.RandTuneSampler(trials=exactly(9), run=RUN))
     study.optimize(objective, n_trials=3)
     study.ask()
-    error = refused(study, "Some of its runs have not ended")
+    error = refused(study, "recover")
     assert isinstance(error, UnfinishedStudyError)
     assert "9" not in str(error)
 
@@ -316,9 +319,9 @@ def test_a_copy_of_a_failed_run_with_all_that_it_holds_is_refused() -> None:
             system_attrs={"failed_trial": 0, "retry_history": [0], **failed.system_attrs},
         )
         add_behind(study, copy)
-        with pytest.raises(PlanError, match="retries failed trials"):
+        with pytest.raises(PlanError, match="enqueued"):
             study.optimize(objective)
-        refused(study, "enqueued")
+        assert refused(study, "enqueued").trial_number == 1
 
 
 def test_a_point_that_was_chosen_by_hand_and_left_waiting_is_refused() -> None:
@@ -329,10 +332,10 @@ def test_a_point_that_was_chosen_by_hand_and_left_waiting_is_refused() -> None:
         study = study_of(sampler)
         study.optimize(objective, n_trials=1)
         study.add_trial(create_trial(state=TrialState.WAITING, params={"x": 0.3}, distributions=X))
-        with pytest.raises(PlanError, match="enqueued or copied"):
+        with pytest.raises(PlanError, match="enqueued"):
             study.optimize(objective)
         study.optimize(objective)
-        assert refused(study, "not drawn|by hand|copied").trial_number == 1
+        assert refused(study, "load_study").trial_number == 1
 
 
 @pytest.mark.promise("another sampler for part of a study")
@@ -352,7 +355,7 @@ def test_few_values_that_another_sampler_chose_until_the_end_are_refused(value: 
         trial.suggest_categorical("x", [0, 1])
         study.tell(trial, 0.5)
         study.sampler = sampler
-        refused(study, "was not drawn")
+        assert refused(study, "'x'").trial_number == 0
 
 
 def test_a_trial_that_another_process_continues_keeps_its_draws() -> None:
@@ -449,11 +452,11 @@ def test_workers_with_different_plans_are_refused(monkeypatch: pytest.MonkeyPatc
     with monkeypatch.context() as early:
         # As where the worker began before the first one had written the plan.
         early.setattr(odp.RandTuneSampler, "check_before_asking", lambda *_: None)
-        with pytest.raises(PlanError, match="differs from the study's plan"):
+        with pytest.raises(PlanError, match=r"trials\.mean"):
             study.optimize(objective, n_trials=1, catch=(OptunaDPError,))
     study.sampler = odp.RandTuneSampler(trials=exactly(KNOWN_COUNT), run=RUN)
     study.optimize(objective)
-    assert refused(study, "other sampler arguments, than the study's plan").trial_number == 2
+    assert refused(study, "arguments").trial_number == 2
 
 
 @pytest.mark.parametrize(
@@ -477,7 +480,7 @@ def test_a_corrupted_plan_record_is_refused(damage: Any) -> None:
     rewrite(
         study, 0, PLAN.key, {**data, **damage} if isinstance(damage, dict) and damage else damage
     )
-    refused(study, "plan|design|version")
+    refused(study, "no plan" if damage is None else "corrupted")
 
 
 @pytest.mark.parametrize("damage", [{}, "text", {"tie_break": "zz"}, {"nonce": 1}])
@@ -494,12 +497,12 @@ def test_a_corrupted_slot_record_is_refused(damage: Any) -> None:
 def test_a_corrupted_draw_record_is_refused(damage: Any) -> None:
     study = finished_study(odp.DPHyPOSampler(X, trials=exactly(3), candidates=8, run=RUN))
     rewrite(study, 1, DRAW.key, damage)
-    assert refused(study, "corrupted|drawn from").trial_number == 1
+    assert refused(study, "corrupted").trial_number == 1
 
 
 def test_a_release_without_the_cost_of_a_run_is_refused() -> None:
     study = finished_study(odp.RandTuneSampler(trials=exactly(KNOWN_COUNT)))
-    assert "Give the sampler run=" in str(refused(study, "Nobody said what one run costs"))
+    refused(study, "run=")
 
 
 @pytest.mark.slow
@@ -511,7 +514,7 @@ def test_another_delta_is_for_display_only() -> None:
         found = odp.release(study, delta=delta, vouched="a test")
         assert found.delta == delta
         assert f"delta = {delta:g}" in found.statement()
-    with pytest.raises(InvalidArgumentError, match=r"delta=1\.5"):
+    with refuses("delta"):
         odp.release(study, delta=1.5, vouched="a test")
 
 
@@ -520,10 +523,10 @@ def test_another_delta_is_for_display_only() -> None:
 def test_workers_that_recorded_different_costs_are_refused() -> None:
     study = study_of(odp.RandTuneSampler(trials=exactly(3)))
     study.optimize(objective, n_trials=1, callbacks=[odp.PrivacyCallback(odp.gaussian(5.0))])
-    with pytest.raises(PlanError, match="another cost of a run"):
+    with pytest.raises(PlanError, match="noise of 9"):
         study.optimize(objective, callbacks=[odp.PrivacyCallback(odp.gaussian(9.0))])
     study.optimize(objective)
-    error = refused(study, "different costs")
+    error = refused(study, "worst_case")
     assert "noise of 5" in str(error)
     assert "noise of 9" in str(error)
 
@@ -531,18 +534,19 @@ def test_workers_that_recorded_different_costs_are_refused() -> None:
 @pytest.mark.parametrize("sampler", [odp.RandTuneSampler, odp.DPHyPOSampler])
 def test_what_a_sampler_cannot_be_told_is_refused(sampler: Any) -> None:
     plan = odp.RunPlan(records=9, batch_size=3, steps=2, noise_multiplier=1.0, score=None)
-    for arguments, words in (
-        ({"run": 1.0}, "run=1.0"),
-        ({"run": RUN, "neighboring_relation": "friends"}, "neighboring_relation='friends'"),
-        ({"run": RUN, "output_attributes": "threshold"}, "a sequence of names"),
-        ({"run": plan, "neighboring_relation": "replace_one"}, "Leave it out"),
-        ({"neighboring_relation": "replace_one"}, "Give run= an event"),
-        ({"output_attributes": ["threshold"]}, "Give run= too"),
+    for arguments, argument in (
+        ({"run": 1.0}, "run"),
+        ({"run": RUN, "neighboring_relation": "friends"}, "neighboring_relation"),
+        ({"run": RUN, "output_attributes": "threshold"}, "output_attributes"),
+        ({"run": plan, "neighboring_relation": "replace_one"}, "neighboring_relation"),
+        ({"neighboring_relation": "replace_one"}, "neighboring_relation"),
+        ({"output_attributes": ["threshold"]}, "output_attributes"),
     ):
-        with pytest.raises(InvalidArgumentError, match=re.escape(words)):
+        with refuses(argument):
             sampler(**arguments)
-    with pytest.raises(UnsupportedEventError, match="UnsupportedDpEvent"):
+    with pytest.raises(UnsupportedEventError) as caught:
         sampler(run=dp_event.UnsupportedDpEvent())
+    assert caught.value.event == dp_event.UnsupportedDpEvent()
 
 
 @pytest.mark.promise("the study goes on after the release")
@@ -560,17 +564,17 @@ def test_a_study_that_goes_on_after_its_release_gives_the_same_release() -> None
 
 def test_a_cost_about_records_is_no_cost_about_clients() -> None:
     """ "null_client" is for events that protect a client with all its records."""
-    with pytest.raises(InvalidArgumentError, match="about records, and not about clients"):
+    with refuses("neighboring_relation"):
         odp.RandTuneSampler(run=RUN, neighboring_relation="null_client")
-    with pytest.raises(InvalidArgumentError, match="about records, and not about clients"):
+    with refuses("neighboring_relation"):
         odp.PrivacyCallback(RUN, neighboring_relation="null_client")
-    with pytest.raises(InvalidArgumentError, match="neighboring_relation='null_client'"):
+    with refuses("neighboring_relation"):
         study_of(
             odp.NoisyMaxSampler(
                 candidates=2, n_partitions=900, epsilon=1.0, neighboring_relation="null_client"
             )
         ).ask()
-    with pytest.raises(InvalidArgumentError, match="about records, and not about clients"):
+    with refuses("neighboring_relation"):
         odp.plan_budget(
             epsilon=3.0,
             run=lambda noise, steps: odp.gaussian(noise),

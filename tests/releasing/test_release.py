@@ -11,10 +11,11 @@ from typing import Any
 import optuna
 import pytest
 from optuna.artifacts import FileSystemArtifactStore, upload_artifact
+from refusals import refuses
 from support import exactly, finished_study, logged, objective, study_of
 
 import optuna_dp as odp
-from optuna_dp.errors import InvalidArgumentError, ReleaseRefusedError
+from optuna_dp.errors import ReleaseRefusedError
 
 RUN = odp.pure_dp(0.1)  # Quickly accounted for.
 RELEASE_KEYS = {
@@ -240,7 +241,7 @@ def test_several_artifacts_of_the_winner_are_refused(tmp_path: Path) -> None:
             upload_artifact(artifact_store=store, file_path=str(file), study_or_trial=trial)
         return objective(trial)
 
-    with pytest.raises(ReleaseRefusedError, match="one artifact per run"):
+    with pytest.raises(ReleaseRefusedError, match="artifact"):
         odp.release(finished_study(function=saves), artifact_store=store, vouched="a test")
 
 
@@ -249,7 +250,7 @@ def test_publishing_beside_a_curators_study_is_refused(tmp_path: Path) -> None:
     storage = f"sqlite:///{tmp_path / 'all.db'}"
     study = finished_study(storage=storage)
     release = odp.release(study, vouched="a test")
-    with pytest.raises(ReleaseRefusedError, match="is not new"):
+    with pytest.raises(ReleaseRefusedError, match=r"all\.db"):
         odp.publish(release, storage, "result")
     assert len(optuna.get_all_study_names(storage)) == 1
 
@@ -310,13 +311,13 @@ def test_publishing_where_it_cannot_be_is_refused_by_name(tmp_path: Path) -> Non
     release = odp.release(finished_study(), vouched="a test")
     storage = f"sqlite:///{tmp_path / 'public.db'}"
     odp.publish(release, storage, "result")
-    with pytest.raises(ReleaseRefusedError, match=r"the file public\.db exists"):
+    with pytest.raises(ReleaseRefusedError, match=r"public\.db"):
         odp.publish(release, storage, "another")
     for bad in ("", 3):
-        with pytest.raises(InvalidArgumentError, match="study_name="):
+        with refuses("study_name"):
             odp.publish(release, "sqlite://", bad)  # type: ignore[arg-type]
     for bad in (None, 3, "garbage", f"sqlite:///{tmp_path / 'missing' / 'x.db'}"):
-        with pytest.raises(InvalidArgumentError, match="storage="):
+        with refuses("storage"):
             odp.publish(release, bad, "result")  # type: ignore[arg-type]
 
 
@@ -329,7 +330,7 @@ def test_a_cost_that_is_only_stated_is_vouched_for_or_refused(told: bool) -> Non
     study.optimize(lambda trial: trial.suggest_float("x", 0, 1), callbacks=callbacks)
     with pytest.raises(ReleaseRefusedError, match="vouched="):
         odp.release(study)
-    with pytest.raises(InvalidArgumentError, match="vouched"):
+    with refuses("vouched"):
         odp.release(study, vouched=" ")
     release = odp.release(study, vouched="the audit of May")
     assert release.spending["training"] == "not checked"

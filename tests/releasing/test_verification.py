@@ -11,6 +11,7 @@ from typing import Any
 
 import optuna
 import pytest
+from refusals import refuses
 from releasing.forgery import made_again
 from samplers.budget.budget_support import budget
 from slow_cases import slow_if
@@ -264,7 +265,7 @@ def nested(levels: int) -> str:
 
 
 BOMBS: dict[str, tuple[Callable[[dict[str, Any]], str], str]] = {
-    "very deep": (lambda honest: nested(200_000), "nested too deeply"),
+    "very deep": (lambda honest: nested(200_000), "nested"),
     "large": (lambda honest: '"' + "x" * 11_000_000 + '"', "bytes"),
     "huge number": (
         lambda honest: json.dumps(honest).replace('"delta": 1e-05', '"delta": 1' + "0" * 400),
@@ -280,22 +281,22 @@ BOMBS: dict[str, tuple[Callable[[dict[str, Any]], str], str]] = {
     ),
     "NaN": (
         lambda honest: json.dumps(honest).replace('"delta": 1e-05', '"delta": NaN'),
-        "NaN is no number",
+        "NaN",
     ),
     "twins": (
         lambda honest: json.dumps(honest).replace(
             '"delta": 1e-05', '"delta": 0.1, "delta": 1e-05'
         ),
-        "'delta' is there twice",
+        "twice",
     ),
     "no digest": (
         lambda honest: json.dumps({**honest, "statement": without(honest["statement"], "digest")}),
-        "'digest' is missing",
+        "'digest'",
     ),
-    "unknown key": (lambda honest: json.dumps({**honest, "more": 1}), "'more' is unknown"),
+    "unknown key": (lambda honest: json.dumps({**honest, "more": 1}), "'more'"),
     "no JSON": (lambda honest: "{", "Expecting"),
-    "no text": (lambda honest: "\udcff\x00", "Expecting value"),
-    "number": (lambda honest: "3", "another format"),
+    "no text": (lambda honest: "\udcff\x00", "Expecting"),
+    "number": (lambda honest: "3", "format"),
 }
 
 
@@ -303,11 +304,12 @@ BOMBS: dict[str, tuple[Callable[[dict[str, Any]], str], str]] = {
 def test_what_is_made_to_harm_is_refused_in_one_line(
     bomb: str, honest: dict[str, Any], tmp_path: Path
 ) -> None:
-    make, words = BOMBS[bomb]
+    make, word = BOMBS[bomb]
     file = tmp_path / "release.json"
     file.write_text(make(honest), errors="surrogateescape")
-    with pytest.raises(InvalidArgumentError, match=words) as caught:
+    with refuses("path_or_json") as caught:
         odp.verify(file)
+    assert word in caught.value.why
     assert len(str(caught.value)) < 1000
     found = CliRunner().invoke(app, ["verify", str(file)])
     assert found.exit_code == 2
@@ -320,10 +322,10 @@ def test_what_takes_too_long_is_given_up(
 ) -> None:
     never = threading.Event()
     monkeypatch.setattr(odp.Guarantee, "by_method", lambda self, delta: never.wait())
-    with pytest.raises(InvalidArgumentError, match="takes longer to compute"):
+    with refuses("time_limit"):
         odp.verify(honest, time_limit=0.05)
     never.set()
-    with pytest.raises(InvalidArgumentError, match="time_limit="):
+    with refuses("time_limit"):
         odp.verify(honest, time_limit=0.0)
 
 
@@ -521,19 +523,21 @@ def test_the_command(tmp_path: Path, honest: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("junk", [{}, {"format": "optuna-dp release"}, "no such file", 3, []])
 def test_junk_is_refused(junk: Any) -> None:
-    with pytest.raises(InvalidArgumentError):
+    with refuses("path_or_json"):
         odp.verify(junk)
 
 
 @pytest.mark.parametrize("name", ["guarantee", "design", "rdp", "delta", "assumptions"])
 def test_a_statement_without_a_part_is_refused(honest: dict[str, Any], name: str) -> None:
-    with pytest.raises(InvalidArgumentError, match="must be a release or a statement"):
+    with refuses("path_or_json") as caught:
         odp.verify(without(honest["statement"], name))
+    assert f"'{name}'" in caught.value.why
 
 
 def test_a_statement_of_another_version_is_refused(honest: dict[str, Any]) -> None:
-    with pytest.raises(InvalidArgumentError, match=r"version 99.*optuna-dp that made it"):
+    with refuses("path_or_json") as caught:
         odp.verify({**honest["statement"], "version": 99})
+    assert "99" in caught.value.why
 
 
 def test_a_stated_bound_is_told_from_the_computed_one() -> None:

@@ -53,7 +53,7 @@ def test_a_worker_whose_study_is_deleted_ends_with_one_error(
     if moment == "before a run":
         delete()
     after = [lambda study, trial: delete()] if moment == "after a run" else []
-    with pytest.raises(DeletedStudyError, match="was deleted from its storage") as raised:
+    with pytest.raises(DeletedStudyError) as raised:
         study.optimize(run, callbacks=after)
     assert runs == ([] if moment == "before a run" else [1])
     assert isinstance(raised.value, StorageError)

@@ -87,7 +87,7 @@ def test_a_worker_that_dies_after_any_call_leaves_what_can_be_finished(kind, mon
         calls += 1
         if lost and plan_of(study) is None:
             thrown_away += 1
-            with pytest.raises(PlanError, match=r"no run can begin.*Start a new study"):
+            with pytest.raises(PlanError):
                 work(storage, kind, runs)
             assert not runs
             continue

@@ -10,13 +10,14 @@ import sqlalchemy
 from optuna.storages import JournalStorage
 from optuna.storages.journal import JournalFileBackend, JournalFileOpenLock
 from optuna.trial import TrialState
+from refusals import refuses
 from samplers.budget.budget_support import budget
 from support import RUN, exactly, logged, objective, study_of
 from typer.testing import CliRunner
 
 import optuna_dp as odp
 from optuna_dp.core import polling
-from optuna_dp.errors import InvalidArgumentError, PlanError, ReleaseRefusedError
+from optuna_dp.errors import PlanError, ReleaseRefusedError, UnfinishedStudyError
 from optuna_dp.study.entries import PLAN, TrialEntry
 from optuna_dp.study.plan import StudyPlan
 from optuna_dp.study.trials import read_plan
@@ -73,13 +74,13 @@ def test_after_a_leader_that_died_without_a_plan_no_run_begins(storage, kind, mo
     assert open_trial.did_nothing
     # The worker of trial 1 waits; an operator tells trial 0 to have failed.
     monkeypatch.setattr(polling, "clock", FakeClock([(45, lambda: odp.recover(study, fail=[0]))]))
-    with logged() as lines, pytest.raises(PlanError, match=r"no run can begin.*Start a new study"):
+    with logged() as lines, pytest.raises(PlanError):
         study.optimize(objective)
     assert [
         line for line in lines if "WARNING" in line and "recover" in line and "trial 0" in line
     ]
     assert [(t.state, t.params) for t in study.trials] == [(TrialState.FAIL, {})] * 2
-    with pytest.raises(ReleaseRefusedError, match="its worker died before it wrote one"):
+    with pytest.raises(ReleaseRefusedError, match="no plan"):
         odp.release(study)
 
 
@@ -125,12 +126,12 @@ def test_a_leader_that_wakes_up_after_it_was_given_up(storage, monkeypatch) -> N
         if entry == PLAN:
             monkeypatch.setattr(TrialEntry, "write", genuine)
             odp.recover(study, fail=[0])
-            with pytest.raises(PlanError, match="no run can begin"):
+            with pytest.raises(PlanError):
                 another_worker(study).optimize(objective)
         genuine(entry, *arguments)
 
     monkeypatch.setattr(TrialEntry, "write", asleep)
-    with pytest.raises(PlanError, match="marked as failed"):
+    with pytest.raises(PlanError):
         study.optimize(objective)
     assert plan_of(study) is None
     assert [(t.state, t.params) for t in study.trials] == [(TrialState.FAIL, {})] * 2
@@ -143,7 +144,7 @@ def test_a_run_refused_before_a_plan_slipped_in_is_no_failed_run(url_of) -> None
         study = dead_leader(storage)
         late = StudyPlan.drawn(design_of(study.sampler), 6)
         odp.recover(study, fail=[0])
-        with pytest.raises(PlanError, match="no run can begin"):
+        with pytest.raises(PlanError):
             study.optimize(objective)
         with storage._backend.engine.begin() as connection:
             connection.execute(
@@ -158,7 +159,7 @@ def test_a_run_refused_before_a_plan_slipped_in_is_no_failed_run(url_of) -> None
         again.optimize(objective)
         assert [t.state for t in again.trials[:6]].count(TrialState.COMPLETE) == 4
         # Trial 1 failed for certain: the best of fewer than T runs may cost more than that of T.
-        with pytest.raises(ReleaseRefusedError, match="nobody has confirmed why") as refused:
+        with pytest.raises(ReleaseRefusedError, match="--fail 1") as refused:
             odp.release(again, vouched="a test")
         assert refused.value.trial_number == 1
 
@@ -175,7 +176,7 @@ def test_a_worker_that_dies_costs_its_slot(storage, dies_before) -> None:
         if dies_before == "result":
             trial.suggest_float("x", -1.0, 1.0)
     study.optimize(objective)
-    with pytest.raises(ReleaseRefusedError, match="Some of its runs have not ended"):
+    with pytest.raises(UnfinishedStudyError):
         odp.release(study)
     assert [t.number for t in odp.recover(study) if t.number < 5] == [2]
     odp.recover(study, fail=[2])
@@ -208,7 +209,7 @@ def test_wrong_numbers_change_nothing(storage) -> None:
     study.optimize(objective, n_trials=1)
     study.ask()
     for wrong in ([0, 1], [7], [-1]):
-        with pytest.raises(InvalidArgumentError, match="fail="):
+        with refuses("fail"):
             odp.recover(study, fail=wrong)
     assert [t.number for t in odp.recover(study)] == [1]
 

@@ -13,11 +13,12 @@ import sqlalchemy
 from optuna.storages import InMemoryStorage, JournalStorage, RDBStorage
 from optuna.storages.journal import JournalFileBackend
 from optuna.trial import TrialState
+from refusals import refuses
 from samplers.budget.budget_support import budget
 from support import RUN, exactly, logged, objective, study_of
 
 import optuna_dp as odp
-from optuna_dp.errors import InvalidArgumentError, ReleaseRefusedError, WaitError
+from optuna_dp.errors import ReleaseRefusedError, UnfinishedStudyError, WaitError
 
 from .checks import release_of
 from .workers import SAMPLERS
@@ -64,10 +65,12 @@ def test_a_run_told_to_have_failed_without_the_sampler_can_be_vouched_for(
         other = optuna.load_study(study_name=study.study_name, storage=storage)
         other.tell(1, state=TrialState.FAIL)
         study.optimize(objective)
-        with pytest.raises(ReleaseRefusedError, match=r"confirm that: .*--fail 1"):
+        with pytest.raises(ReleaseRefusedError, match="--fail 1") as refused:
             odp.release(study)
-        with pytest.raises(InvalidArgumentError, match="fail=2"):
+        assert refused.value.trial_number == 1
+        with refuses("fail") as caught:
             odp.recover(study, fail=[1, 2])
+        assert caught.value.value == 2
         odp.recover(study, fail=[1])
         assert odp.release(study, vouched="a test").value == study.best_value
 
@@ -77,8 +80,9 @@ def test_a_run_of_another_sampler_names_cause_and_remedy() -> None:
     study = study_of(odp.RandTuneSampler(trials=exactly(4), run=RUN), storage=storage)
     study.optimize(objective, n_trials=1)
     other = optuna.load_study(study_name=study.study_name, storage=storage)
-    with pytest.raises(ReleaseRefusedError, match=r"another sampler.*every optuna\.load"):
+    with pytest.raises(ReleaseRefusedError, match="load_study") as caught:
         other.optimize(objective, n_trials=1, callbacks=[odp.PrivacyCallback()])
+    assert caught.value.trial_number == 1
 
 
 SEQUENTIAL = {
@@ -99,12 +103,12 @@ def test_asking_twice_in_one_thread_loses_one_run_at_most(
         study = study_of(SEQUENTIAL[name](), storage=storage)
         first, second = study.ask(), study.ask()
         for _ in range(2):
-            with pytest.raises(WaitError, match="Tell its result first"):
+            with pytest.raises(WaitError):
                 objective(second)
         study.tell(first, objective(first))
         if lost:
             # It was asked for with distributions, say, and the error left nothing in hand.
-            with pytest.raises(ReleaseRefusedError, match="have not ended"):
+            with pytest.raises(UnfinishedStudyError):
                 release_of(study)
             odp.recover(study, fail=[1])
         else:
@@ -195,15 +199,14 @@ class Layer:
 @pytest.mark.filterwarnings("ignore:Choices for a categorical distribution")
 @pytest.mark.parametrize("choices", [(Layer, int), (1.0, float("inf")), (float("nan"), 1)])
 def test_choices_that_no_record_can_hold_are_said_at_the_first_trial(choices: Any) -> None:
-    words = r"choices of 'c'=.*what JSON can hold.*Give names"
     distribution = optuna.distributions.CategoricalDistribution(choices)
-    with pytest.raises(InvalidArgumentError, match=words):
+    with refuses("choices of 'c'"):
         odp.RandTuneSampler({"c": distribution}, run=RUN)
     samplers = [*SEQUENTIAL.values(), lambda: odp.RandTuneSampler(trials=exactly(3), run=RUN)]
     for make in samplers:
         study = study_of(make())
         trial = study.ask()
-        with pytest.raises(InvalidArgumentError, match=words):
+        with refuses("choices of 'c'"):
             trial.suggest_categorical("c", choices)
         # Nothing was drawn: with names it works in the same trial.
         assert trial.suggest_categorical("c", ["a", "b"]) in ("a", "b")
@@ -216,6 +219,7 @@ def test_a_range_that_moves_is_said_after_the_first_run_that_shows_it() -> None:
         return float(trial.suggest_int("b", 0, 10 + a))
 
     study = study_of(odp.RandTuneSampler(trials=exactly(9), run=RUN))
-    with pytest.raises(ReleaseRefusedError, match=r"draw a share from \[0, 1\]"):
+    with pytest.raises(ReleaseRefusedError, match="'a'") as caught:
         study.optimize(dynamic, callbacks=[odp.PrivacyCallback()])
+    assert caught.value.trial_number == 1
     assert len(study.trials) == 2

@@ -386,10 +386,10 @@ def test_a_run_that_two_workers_have_won_is_refused_at_release(name: str) -> Non
     ours = next(k for k in study.trials[1].system_attrs if k.startswith(f"{CLAIMS.prefix}1:"))
     rewrite(study, 1, f"{CLAIMS.prefix}1:other", WON)
     study.optimize(run_of)
-    with pytest.raises(ReleaseRefusedError, match="two workers began it") as caught:
+    with pytest.raises(ReleaseRefusedError) as caught:
         released(study, name)
     assert caught.value.trial_number == 1
-    assert "Guarantee.compose" in str(caught.value)
+    assert "Guarantee.compose" in caught.value.fix
     rewrite(study, 1, ours, OUT)
     released(study, name)
 
@@ -399,7 +399,7 @@ def test_a_damaged_claim_counts_as_won() -> None:
     waiting_after_one_run(study)
     study.optimize(run_of)
     rewrite(study, 1, f"{CLAIMS.prefix}1:other", {"what": "is this"})
-    refused(study, "two workers")
+    assert refused(study, "workers").trial_number == 1
 
 
 def test_a_storage_that_answers_with_old_values_is_noticed_at_release() -> None:
@@ -430,7 +430,7 @@ def test_a_storage_that_answers_with_old_values_is_noticed_at_release() -> None:
         together(lambda: study.optimize(objective, n_trials=1))
     assert began == [1, 1]
     study.optimize(run_of)
-    refused(study, "two workers")
+    assert refused(study, "workers").trial_number == 1
 
 
 def test_the_claims_of_a_trial_are_not_those_of_its_copy() -> None:
@@ -468,7 +468,7 @@ def test_a_running_trial_may_be_continued_by_who_knows_it_and_not_by_who_asks() 
 def test_a_trial_object_made_by_hand_of_a_trial_that_another_claims_is_refused() -> None:
     study = waiting_study()
     claimed_by(study, 1, other=WON)
-    with pytest.raises(PlanError, match="another worker's"):
+    with pytest.raises(PlanError):
         Trial(study, study.trials[1]._trial_id)
     assert study.trials[1].state == TrialState.WAITING
 
@@ -491,8 +491,8 @@ def test_what_no_sampler_of_the_study_began_is_granted_nothing(when: str) -> Non
         started.append(odp.start_run(trial))
         return 0.0
 
-    with pytest.raises(PlanError, match="was not started by the study's"):
+    with pytest.raises(PlanError):
         other.optimize(objective, n_trials=3)
-    with pytest.raises(PlanError, match="the plan does not include it"):
+    with pytest.raises(PlanError):
         odp.start_run(other.ask())
     assert started == []

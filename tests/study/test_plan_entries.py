@@ -47,7 +47,7 @@ def test_a_plan_of_an_unknown_version_is_refused(version: Any) -> None:
 def test_a_plan_without_one_of_its_fields_is_refused(name: str) -> None:
     record = record_of(SAMPLERS["private_selection"])
     without = {key: value for key, value in record.items() if key != name}
-    with pytest.raises(PlanError, match="corrupted"):
+    with pytest.raises(PlanError):
         StudyPlan.from_json(without)
 
 
@@ -58,8 +58,9 @@ def test_a_damaged_slot_record_is_refused_without_its_secrets(name: str, damage:
     study = study_of(odp.RandTuneSampler(trials=exactly(1)))
     study.ask()
     record = study.get_trials()[0].system_attrs[SLOT.key]
+    assert SlotEntry.from_json(record).to_json() == record
     secret = record[name][2:]
     longer = "0" if damage == "00" else ""  # digits, but more than there are
-    with pytest.raises(PlanError, match="slot entry of a run is corrupted") as caught:
+    with pytest.raises(PlanError) as caught:
         SlotEntry.from_json({**record, name: damage + longer + secret})
     assert secret not in str(caught.value)

@@ -19,10 +19,10 @@ from optuna.pruners import (
     WilcoxonPruner,
 )
 from optuna.trial import FrozenTrial, TrialState
+from refusals import refuses
 from support import RUN, exactly, finished_study, logged
 
 import optuna_dp as odp
-from optuna_dp.errors import InvalidArgumentError
 from optuna_dp.study.entries import PRUNED_BY
 
 with warnings.catch_warnings():
@@ -65,7 +65,7 @@ def test_a_pruner_that_compares_trials_never_prunes_and_says_so_once(pruner: Bas
             odp.RandTuneSampler(trials=exactly(8), run=RUN), declines, pruner=pruner
         )
     assert [t.state for t in study.trials] == [TrialState.COMPLETE] * 8
-    said = [line for line in lines if "does not prune" in line]
+    said = [line for line in lines if "prune" in line]
     assert len(said) == 1
     assert type(pruner).__name__ in said[0]
     odp.release(study, vouched="a test")
@@ -90,12 +90,12 @@ def test_the_default_would_prune_here() -> None:
 
 @pytest.mark.parametrize("pruner", CROSS_TRIAL, ids=names)
 def test_wrapping_a_pruner_that_compares_trials_is_refused(pruner: BasePruner) -> None:
-    with pytest.raises(InvalidArgumentError, match="compares a trial with others"):
+    with refuses("pruner"):
         odp.WithinTrialPruner(pruner)
 
 
 def test_something_that_is_no_pruner_is_refused() -> None:
-    with pytest.raises(InvalidArgumentError, match="Optuna pruner"):
+    with refuses("pruner"):
         odp.WithinTrialPruner("median")  # type: ignore[arg-type]
 
 

@@ -11,10 +11,11 @@ from typing import Any
 import optuna
 import pytest
 from optuna.distributions import FloatDistribution
+from refusals import refuses
 from support import RUN, exactly, finished_study, objective, study_of
 
 import optuna_dp as odp
-from optuna_dp.errors import InvalidArgumentError, PlanError, ReleaseRefusedError
+from optuna_dp.errors import PlanError, ReleaseRefusedError
 from optuna_dp.releasing.callbacks import renyi_in_words
 
 pytest.importorskip("plotly")
@@ -77,8 +78,9 @@ def test_the_divergences_are_the_guarantees_and_their_best_order_is_marked() -> 
 
 
 def test_a_guarantee_without_a_renyi_curve_has_no_such_figure() -> None:
-    with pytest.raises(InvalidArgumentError, match="plot_privacy_profile"):
+    with refuses("target") as caught:
         vis.plot_renyi_divergence(odp.Guarantee(odp.approximate_dp(1.0, 1e-6)))
+    assert "plot_privacy_profile" in caught.value.fix
 
 
 # The guarantee against delta.
@@ -190,7 +192,7 @@ def test_a_final_training_is_left_out_of_the_count() -> None:
 
 def test_what_is_not_composed_of_runs_is_refused() -> None:
     for target in (odp.Guarantee(RUN), 3.0):
-        with pytest.raises(InvalidArgumentError, match="target="):
+        with refuses("target"):
             vis.plot_epsilon_by_trials(target)  # type: ignore[arg-type]
 
 
@@ -257,7 +259,7 @@ def test_a_plan_that_was_solved_shows_what_was_solved_for() -> None:
     plan = odp.selection_plan(odp.gaussian, target_epsilon=1.5, means=[3], **laws)
     lines = shown(vis.plot_plan(plan))
     assert lines == {row.law: [(row.mean, row.noise_multiplier)] for row in plan.rows}
-    with pytest.raises(InvalidArgumentError, match="selection_plan"):
+    with refuses("plan"):
         vis.plot_plan([])  # type: ignore[arg-type]
 
 
@@ -297,7 +299,7 @@ def test_the_noisy_votes_with_the_winner_first() -> None:
     assert list(bars.x) == [7, 4, -1]
     assert list(bars.y) == ["rate=0.1", "rate=0.01", "rate=0.001"]
     assert bars.error_x.value == pytest.approx(math.sqrt(plan.variance))
-    with pytest.raises(InvalidArgumentError, match="vote"):
+    with refuses("release"):
         vis.plot_votes(odp.release(finished_study(), vouched="a test"))
 
 
@@ -307,11 +309,11 @@ def test_the_noisy_votes_with_the_winner_first() -> None:
 def test_a_study_of_another_sampler_and_one_without_a_cost_are_refused() -> None:
     study = optuna.create_study()
     study.optimize(objective, n_trials=1)
-    with pytest.raises(PlanError, match="no plan"):
+    with pytest.raises(PlanError):
         vis.plot_privacy_profile(study)
-    with pytest.raises(ReleaseRefusedError, match="Give the sampler run="):
+    with pytest.raises(ReleaseRefusedError, match="run="):
         vis.plot_privacy_profile(finished_study(odp.RandTuneSampler(trials=exactly(3))))
-    with pytest.raises(InvalidArgumentError, match="target="):
+    with refuses("target"):
         vis.plot_privacy_profile(3.0)
 
 

@@ -4,9 +4,9 @@ import math
 
 import numpy as np
 import pytest
+from refusals import refuses
 from scipy import stats
 
-from optuna_dp.errors import InvalidArgumentError
 from optuna_dp.voting import argmax, ballot
 
 
@@ -47,5 +47,5 @@ def test_ties_of_the_sum_fall_at_random() -> None:
 
 @pytest.mark.parametrize(("scores", "votes"), [([], 1), ([1.0], 0), ([1.0], 2), ([1.0], 1.5)])
 def test_bad_ballots_are_refused(scores: list[float], votes: int) -> None:
-    with pytest.raises(InvalidArgumentError):
+    with refuses("votes" if scores else "scores"):
         ballot(scores, votes)

@@ -6,6 +6,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+from refusals import refuses
 from slow_cases import slow_if
 
 from optuna_dp.accounting import skellam
@@ -14,7 +15,7 @@ from optuna_dp.accounting.events import compose, gaussian
 from optuna_dp.accounting.guarantee import Guarantee
 from optuna_dp.accounting.kinds.per_client import per_client
 from optuna_dp.accounting.kinds.skellam import SkellamDpEvent
-from optuna_dp.errors import InvalidArgumentError, UnsupportedEventError
+from optuna_dp.errors import UnsupportedEventError
 from optuna_dp.voting import VotePlan
 
 # The paper's noise for k = 5 at delta = 1e-5, and what it costs exactly.
@@ -84,18 +85,21 @@ def test_sensitivity_of_replacing_is_what_brute_force_finds() -> None:
 @pytest.mark.parametrize("adjacency", ["replace_one", "null_client"])
 def test_a_vote_that_says_nothing_is_refused(votes: int, candidates: int, adjacency: str) -> None:
     """It costs nothing, so a client would answer it any number of times."""
-    with pytest.raises(InvalidArgumentError, match="candidates"):
+    with refuses("candidates" if candidates == 1 else "votes"):
         plan(votes=votes, candidates=candidates, adjacency=adjacency)
     assert plan(votes=4, candidates=5).guarantee().epsilon(1e-5) > 0.9
 
 
 def test_adding_or_removing_is_refused_with_the_reason() -> None:
-    with pytest.raises(InvalidArgumentError, match="takes its share of the noise with it"):
+    vote = SkellamDpEvent(100.0, 5, 100)
+    with refuses("adjacency") as refused:
         plan(adjacency="add_or_remove_one")
-    with pytest.raises(UnsupportedEventError, match="takes its share of the noise with it"):
-        Guarantee(SkellamDpEvent(100.0, 5, 100))
-    with pytest.raises(UnsupportedEventError, match="share of the noise"):
-        Guarantee(compose(per_client(gaussian(1.0)), SkellamDpEvent(100.0, 5, 100)))
+    assert "leaves" in refused.value.fix
+    for event in (vote, compose(per_client(gaussian(1.0)), vote)):
+        with pytest.raises(UnsupportedEventError) as caught:
+            Guarantee(event)
+        assert caught.value.event == vote
+        assert "leaves" in caught.value.reason
 
 
 def test_the_variance_alone_leaks_when_a_client_leaves() -> None:
@@ -121,7 +125,7 @@ def test_the_variance_alone_leaks_when_a_client_leaves() -> None:
         ({"epsilon": math.nan}, "epsilon"),
         ({"delta": 0.0}, "delta"),
         ({"delta": 1.0}, "delta"),
-        ({"max_dropout": 30, "max_colluding": 20}, "max_dropout"),
+        ({"max_dropout": 30, "max_colluding": 20}, "max_dropout + max_colluding"),
         ({"max_dropout": -1}, "max_dropout"),
         ({"adjacency": "substitute"}, "adjacency"),
         ({"attempts": 0}, "attempts"),
@@ -129,7 +133,7 @@ def test_the_variance_alone_leaks_when_a_client_leaves() -> None:
     ],
 )
 def test_bad_plans_are_refused(changes: dict[str, object], argument: str) -> None:
-    with pytest.raises(InvalidArgumentError, match=argument):
+    with refuses(argument):
         plan(**changes)
 
 
@@ -137,7 +141,7 @@ def test_plans_survive_json() -> None:
     found = plan(max_dropout=3, attempts=2)
     assert VotePlan.from_json(found.to_json()) == found
     for broken in ({}, {**found.to_json(), "votes": 101}, {**found.to_json(), "extra": 1}, None):
-        with pytest.raises(InvalidArgumentError):
+        with refuses("data"):
             VotePlan.from_json(broken)
     assert event_from_json(event_to_json(found.event)) == found.event
     guarantee = found.guarantee(2)

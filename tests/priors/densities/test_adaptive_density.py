@@ -17,9 +17,9 @@ from optuna.distributions import (
     FloatDistribution,
     IntDistribution,
 )
+from refusals import refuses
 from scipy import stats
 
-from optuna_dp.errors import InvalidArgumentError
 from optuna_dp.priors.densities.adaptive_density import AdaptiveDensity
 from optuna_dp.priors.densities.informed import FixedCandidates
 from optuna_dp.priors.prior import UniformPrior
@@ -190,7 +190,7 @@ def test_runs_of_an_empty_space() -> None:
 
 
 @pytest.mark.parametrize(
-    ("settings", "name"),
+    ("settings", "argument"),
     [
         ({"bounds": (1.2, 2.0)}, "density_bounds"),
         ({"bounds": (0.5, 0.9)}, "density_bounds"),
@@ -206,13 +206,13 @@ def test_runs_of_an_empty_space() -> None:
         ({"surrogate": None}, "surrogate"),
     ],
 )
-def test_bad_settings_are_refused_at_construction(settings: dict[str, Any], name: str) -> None:
-    with pytest.raises(InvalidArgumentError, match=name):
+def test_bad_settings_are_refused_at_construction(settings: dict[str, Any], argument: str) -> None:
+    with refuses(argument):
         AdaptiveDensity(**settings)
 
 
 def test_bad_direction_is_refused() -> None:
-    with pytest.raises(InvalidArgumentError, match="direction"):
+    with refuses("direction"):
         AdaptiveDensity().propose([], SPACE, _rng(), "up")  # type: ignore[arg-type]
 
 

@@ -10,13 +10,13 @@ from typing import Any
 import numpy as np
 import optuna
 import pytest
+from refusals import refuses
 from scipy.optimize import minimize
 from support import RUN, exactly, study_of
 from test_projection import assert_exact
 
 import optuna_dp as odp
 from optuna_dp.errors import (
-    InvalidArgumentError,
     MissingExtraError,
     PlanError,
     ProjectionError,
@@ -165,7 +165,7 @@ FAILURES = {
 def test_a_solver_that_fails_ends_in_an_error(how: str, monkeypatch: pytest.MonkeyPatch) -> None:
     projection = odp.ConvexProjection(nu=1.0)
     monkeypatch.setattr(cp.Problem, "solve", FAILURES[how])
-    with pytest.raises(ProjectionError, match=r"CLARABEL.*SCS.*start a new study|Start a new"):
+    with pytest.raises(ProjectionError):
         project_log(logs_of(5), BOUNDS, projection)
 
 
@@ -180,7 +180,7 @@ def test_the_second_solver_is_tried_where_the_first_one_fails(
     monkeypatch.setattr(cp.Problem, "solve", only_scs)
     solved = project_log(logs_of(30), BOUNDS, odp.ConvexProjection()).ratios
     np.testing.assert_allclose(solved, project_log(logs_of(30), BOUNDS, "l2").ratios, atol=0.05)
-    with pytest.raises(ProjectionError, match="CLARABEL raised SolverError"):
+    with pytest.raises(ProjectionError):
         project_log(logs_of(30), BOUNDS, odp.ConvexProjection(solver="CLARABEL"))
 
 
@@ -228,7 +228,7 @@ def test_workers_with_another_projection_do_not_run(changed: Any) -> None:
     study = study_of(sampler_with(odp.ConvexProjection(nu=1.0)))
     study.optimize(objective, n_trials=1)
     study.sampler = sampler_with(changed)
-    with pytest.raises(PlanError, match="differs from the study's plan"):
+    with pytest.raises(PlanError):
         study.optimize(objective, n_trials=1)
 
 
@@ -257,13 +257,13 @@ def test_a_run_that_no_solver_could_draw_is_no_failed_run(
         if catch:
             study.optimize(objective, n_trials=1, catch=catch)
         else:
-            with pytest.raises(ProjectionError, match="No parameters were drawn"):
+            with pytest.raises(ProjectionError):
                 study.optimize(objective)
     assert study.trials[2].params == {}
     study.optimize(objective)
     assert len(study.trials) == 4
-    with pytest.raises(ReleaseRefusedError, match="does not count as a failed run") as caught:
-        odp.release(study)
+    with pytest.raises(ReleaseRefusedError) as caught:
+        odp.release(study, vouched="a test")
     assert caught.value.trial_number == 2
 
 
@@ -271,24 +271,24 @@ def test_a_run_that_no_solver_could_draw_is_no_failed_run(
 
 
 @pytest.mark.parametrize(
-    ("arguments", "words"),
+    ("arguments", "argument"),
     [
         ({"nu": -1.0}, "nu"),
         ({"nu": math.nan}, "nu"),
         ({"distance": "l2"}, "distance"),
-        ({"distance": squared, "nu": 1.0}, "equation C.1"),
-        ({"name": "squared"}, "name of a distance"),
-        ({"distance": lambda f, w, prior: squared(f, w, prior)}, "no name of its own"),
+        ({"distance": squared, "nu": 1.0}, "nu"),
+        ({"name": "squared"}, "name"),
+        ({"distance": lambda f, w, prior: squared(f, w, prior)}, "name"),
         ({"distance": squared, "name": " "}, "name"),
-        ({"solver": "NONE"}, "solvers that are installed"),
-        ({"distance": lambda f, w, prior: -cp.sum_squares(f), "name": "a"}, "not convex"),
-        ({"distance": lambda f, w, prior: f - w, "name": "a"}, "cannot minimise"),
-        ({"distance": lambda f, w, prior: 1 / 0, "name": "a"}, "cannot minimise"),
-        ({"distance": lambda f: f, "name": "a"}, "cannot minimise"),
+        ({"solver": "NONE"}, "solver"),
+        ({"distance": lambda f, w, prior: -cp.sum_squares(f), "name": "a"}, "distance"),
+        ({"distance": lambda f, w, prior: f - w, "name": "a"}, "distance"),
+        ({"distance": lambda f, w, prior: 1 / 0, "name": "a"}, "distance"),
+        ({"distance": lambda f: f, "name": "a"}, "distance"),
     ],
 )
-def test_bad_arguments_are_refused(arguments: dict[str, Any], words: str) -> None:
-    with pytest.raises(InvalidArgumentError, match=words):
+def test_bad_arguments_are_refused(arguments: dict[str, Any], argument: str) -> None:
+    with refuses(argument):
         odp.ConvexProjection(**arguments)
 
 
@@ -301,5 +301,6 @@ def test_without_cvxpy_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> No
         return load(name, *rest)
 
     monkeypatch.setattr(importlib, "import_module", missing)
-    with pytest.raises(MissingExtraError, match=r"optuna-dp\[cvxpy\]"):
+    with pytest.raises(MissingExtraError) as caught:
         odp.ConvexProjection()
+    assert (caught.value.package, caught.value.extra) == ("cvxpy", "cvxpy")

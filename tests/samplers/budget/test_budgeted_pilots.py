@@ -8,12 +8,12 @@ from typing import Any
 
 import optuna
 import pytest
+from refusals import refuses
 from samplers.budget.budget_support import X, budget, finished, rungs_of, sampler
 from support import asking, objective, study_of
 
 import optuna_dp as odp
 from optuna_dp.errors import (
-    InvalidArgumentError,
     PlanError,
     UnfinishedStudyError,
     WaitError,
@@ -177,11 +177,11 @@ def test_a_run_and_what_has_none() -> None:
     study = study_of(sampler())
     trial = study.ask()
     assert odp.start_run(trial) == budget(4, 2).pilot
-    with pytest.raises(PlanError, match="no plan"):
+    with pytest.raises(PlanError):
         odp.start_run(optuna.create_study().ask())
-    with pytest.raises(PlanError, match=r"RandTuneSampler\(run=optuna_dp\.RunPlan"):
+    with pytest.raises(PlanError):
         odp.start_run(study_of(odp.RandTuneSampler()).ask())
-    with pytest.raises(PlanError, match="FixedTrial"):
+    with pytest.raises(PlanError):
         odp.start_run(optuna.trial.FixedTrial({"x": 0.0}))
 
 
@@ -259,7 +259,7 @@ def test_an_exception_that_ends_the_loop_leaves_the_spare_run_for_later() -> Non
     study = study_of(sampler(budget(3, spare_runs=1)))
     with pytest.raises(RuntimeError, match="memory"):
         study.optimize(failing({3}))
-    with pytest.raises(UnfinishedStudyError, match="the plan has a spare run"):
+    with pytest.raises(UnfinishedStudyError):
         odp.release(study)
     study.optimize(objective)
     assert odp.release(study).value == study.trials[4].value
@@ -305,7 +305,7 @@ def test_a_dead_worker_costs_a_pilot_and_a_dead_last_run_is_recovered() -> None:
 
 def test_without_any_output_the_last_run_does_not_begin_and_a_person_may_choose() -> None:
     study = study_of(sampler(budget(2, 1)))
-    with pytest.raises(PlanError, match="enqueue"):
+    with pytest.raises(PlanError):
         study.optimize(failing({0, 1, 2}), catch=(RuntimeError,))
     assert rungs_of(study) == ["pilot"] * 3 + [""]
     study.enqueue_trial({"x": 0.25})
@@ -333,18 +333,18 @@ def test_a_choice_that_raises_costs_nothing() -> None:
 
 
 @pytest.mark.parametrize(
-    ("answer", "message"),
+    "answer",
     [
-        ({}, "dict by name"),
-        (0.5, "dict by name"),
-        ({"y": 1.0}, "no pilot has"),
-        ({"x": 7.0}, "outside"),
-        ({"x": "high"}, "outside"),
+        {},
+        0.5,
+        {"y": 1.0},
+        {"x": 7.0},
+        {"x": "high"},
     ],
 )
-def test_what_a_function_may_not_choose(answer: Any, message: str) -> None:
+def test_what_a_function_may_not_choose(answer: Any) -> None:
     study = study_of(sampler(choose=lambda pilots: answer))
-    with pytest.raises(InvalidArgumentError, match=message):
+    with refuses("choose"):
         study.optimize(objective)
 
 
@@ -365,7 +365,7 @@ def test_a_worker_of_another_design_never_begins_a_run(other: Any) -> None:
     study = study_of(sampler())
     study.optimize(objective, n_trials=6)
     study.sampler = sampler(**other)
-    with pytest.raises(PlanError, match="differs from the study's plan"):
+    with pytest.raises(PlanError):
         study.optimize(objective)
     study.sampler = sampler()
     study.optimize(objective)
@@ -385,10 +385,10 @@ def test_resuming_adds_no_run() -> None:
 def test_an_unfinished_study_is_not_released() -> None:
     study = study_of(sampler())
     study.optimize(objective, n_trials=3)
-    with pytest.raises(UnfinishedStudyError, match="pilots"):
+    with pytest.raises(UnfinishedStudyError):
         odp.release(study)
     study.optimize(objective, n_trials=3)
-    with pytest.raises(UnfinishedStudyError, match="last run"):
+    with pytest.raises(UnfinishedStudyError):
         odp.release(study)
 
 
@@ -401,7 +401,7 @@ def test_ask_and_tell() -> None:
     for trial in pilots:
         study.tell(trial, objective(trial))
     early = study.ask()
-    with pytest.raises(WaitError, match="Tell its result first"):
+    with pytest.raises(WaitError):
         study.ask(), study.ask()
     study.tell(early, objective(early))
     assert rungs_of(study)[:4] == ["pilot"] * 4
@@ -411,7 +411,7 @@ def test_the_last_run_asked_for_too_early_is_not_lost() -> None:
     study = study_of(sampler(budget(2)))
     first, second = study.ask(), study.ask()
     study.tell(first, objective(first))
-    with pytest.raises(WaitError, match="Tell its result first"):
+    with pytest.raises(WaitError):
         study.ask()
     study.tell(second, objective(second))
     last = study.ask()

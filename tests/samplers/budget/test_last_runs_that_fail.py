@@ -42,13 +42,12 @@ def test_a_last_run_that_trained_nothing_is_told_from_one_that_did(
         raise ValueError("after the training")
 
     nothing = said_of(refused, pilots, InvalidArgumentError)
-    assert "failed before odp.train or odp.opacus.make_private began a training" in nothing
-    assert "Mend the objective" in nothing
-    assert ("start a new study with the same plan" in nothing) == (pilots == 0)
-    assert ("release.params and plan.final" in nothing) == (pilots > 0)
+    assert "odp.opacus.make_private" in nothing
+    assert ("a new study" in nothing) == (pilots == 0)
+    assert ("release.params" in nothing) == (pilots > 0)
     something = said_of(fails_later, pilots, ValueError)
-    assert "The last run failed or was interrupted" in something
-    assert "Mend the objective" not in something
+    assert "last run" in something
+    assert "odp.opacus.make_private" not in something
 
 
 def test_an_objective_may_compute_with_the_score_of_a_run_that_has_none() -> None:
@@ -72,11 +71,11 @@ def test_when_all_pilots_fail_the_first_error_is_named_without_its_words() -> No
         raise ZeroDivisionError("record 17 is ill")
 
     study = study_of(budget_sampler(budget(2)))
-    with pytest.raises(PlanError, match=r"all of them failed.*ZeroDivisionError") as caught:
+    with pytest.raises(PlanError, match="ZeroDivisionError") as caught:
         study.optimize(broken, catch=(Exception,))
     assert "record 17" not in str(caught.value)
-    assert "spent nothing" in str(caught.value)
-    assert "without catch=" in str(caught.value)
+    assert "counts" not in str(caught.value)
+    assert "catch=" in str(caught.value)
 
 
 def test_what_failed_pilots_trained_is_said_to_count() -> None:
@@ -85,7 +84,7 @@ def test_what_failed_pilots_trained_is_said_to_count() -> None:
         raise ValueError
 
     study = study_of(budget_sampler(budget(2)))
-    with pytest.raises(PlanError, match="What the pilots spent counts"):
+    with pytest.raises(PlanError, match="counts"):
         study.optimize(fails_later, catch=(Exception,))
 
 

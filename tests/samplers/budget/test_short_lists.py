@@ -12,10 +12,11 @@ from budget_support import budget
 from dp_accounting import dp_event
 from dp_accounting.pld import PLDAccountant
 from optuna.distributions import FloatDistribution
+from refusals import refuses
 from support import asking, logged, objective, study_of
 
 import optuna_dp as odp
-from optuna_dp.errors import InvalidArgumentError, OptunaDPError, PlanError
+from optuna_dp.errors import PlanError
 
 SMALL: dict[str, Any] = {"epsilon": 3.0, "records": 500, "batch_size": 50, "epochs": 20}
 X = [{"x": 0.9}, {"x": 0.3}, {"x": -0.5}]
@@ -81,22 +82,22 @@ def test_other_trainings_have_short_lists_too() -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "words"),
+    "given",
     [
-        ({"candidates": 1}, "candidates"),
-        ({"candidates": 2.5}, "candidates"),
-        ({"candidates": 3, "pilots": (4, 2)}, "one pilot for each candidate"),
-        ({"candidates": 3, "pilots": 0}, "one pilot for each candidate"),
+        {"candidates": 1},
+        {"candidates": 2.5},
+        {"candidates": 3, "pilots": (4, 2)},
+        {"candidates": 3, "pilots": 0},
     ],
 )
-def test_what_is_no_plan_for_a_list(given: dict[str, Any], words: str) -> None:
-    with pytest.raises(InvalidArgumentError, match=words):
+def test_what_is_no_plan_for_a_list(given: dict[str, Any]) -> None:
+    with refuses("candidates"):
         odp.plan_budget(**SMALL, **given)
 
 
 def test_a_record_with_another_number_of_candidates_is_refused(plan: odp.BudgetPlan) -> None:
     damaged = plan.to_json() | {"candidates": 4}
-    with pytest.raises(OptunaDPError, match="a pilot of its own"):
+    with refuses("data"):
         odp.BudgetPlan.from_json(damaged)
 
 
@@ -141,9 +142,9 @@ def test_what_a_candidate_does_not_name_is_drawn() -> None:
 
 def test_a_list_of_another_length_is_refused_with_what_to_change() -> None:
     for points in (X[:2], [*X, {"x": 0.0}]):
-        with pytest.raises(InvalidArgumentError, match=f"candidates={len(points)}") as caught:
+        with refuses("candidates") as caught:
             odp.BudgetSampler(short(), candidates=points)
-        assert f"has {len(points)} candidates, and the plan charges for 3" in str(caught.value)
+        assert f"candidates={len(points)}" in caught.value.fix
 
 
 def test_fewer_enqueued_guesses_than_the_plan_has_are_told() -> None:
@@ -151,7 +152,7 @@ def test_fewer_enqueued_guesses_than_the_plan_has_are_told() -> None:
     study.enqueue_trial(X[0])
     with logged() as lines:
         study.optimize(asking(objective))
-    assert sum("nor are as many trials enqueued" in line for line in lines) == 1
+    assert sum("enqueued" in line for line in lines) == 1
     assert len(odp.release(study).pilots) == 3
 
 
@@ -161,7 +162,7 @@ def test_more_enqueued_guesses_than_the_plan_has_are_dropped() -> None:
         study.enqueue_trial(point)
     with logged() as lines:
         study.optimize(asking(objective))
-    assert sum("dropped and costs nothing" in line for line in lines) == 1
+    assert sum("dropped" in line for line in lines) == 1
     assert odp.release(study).params == {"x": 0.3}
 
 
@@ -171,39 +172,39 @@ def test_an_enqueued_trial_takes_the_place_of_a_candidate() -> None:
     with logged() as lines:
         study.optimize(asking(objective))
     assert [trial.params["x"] for trial in study.trials[:3]] == [0.29, 0.3, -0.5]
-    assert sum("takes the place of candidates[0]" in line for line in lines) == 1
+    assert sum("candidates[0]" in line for line in lines) == 1
 
 
 @pytest.mark.parametrize(
-    ("given", "words"),
+    ("given", "argument"),
     [
-        ({"candidates": [{"x": 1}, {"x": 2}, {"x": 1}]}, r"candidates\[0\] again"),
-        ({"candidates": [{"x": 1}, {"x": 2}, {"x": np.ones(2)}]}, "finite"),
-        ({"candidates": [{"x": 1}, {"x": 2}, 3]}, "dict of parameters"),
-        ({"candidates": {"x": 1}}, "list of dicts"),
-        ({"candidates": X, "choose": "evidence"}, "no candidate of a short list is the first"),
-        ({"choose": "evidence"}, "no candidate of a short list is the first"),
-        ({"candidates": X, "proposer": optuna.samplers.RandomSampler()}, "needs no proposal"),
-        ({"candidates": X, "pilot_batch_size": 2}, "needs no proposal"),
+        ({"candidates": [{"x": 1}, {"x": 2}, {"x": 1}]}, "candidates[2]"),
+        ({"candidates": [{"x": 1}, {"x": 2}, {"x": np.ones(2)}]}, "candidates[2]"),
+        ({"candidates": [{"x": 1}, {"x": 2}, 3]}, "candidates[2]"),
+        ({"candidates": {"x": 1}}, "candidates"),
+        ({"candidates": X, "choose": "evidence"}, "choose"),
+        ({"choose": "evidence"}, "choose"),
+        ({"candidates": X, "proposer": optuna.samplers.RandomSampler()}, "proposer"),
+        ({"candidates": X, "pilot_batch_size": 2}, "pilot_batch_size"),
         (
             {"candidates": X, "search_space": {"x": FloatDistribution(-1.0, 0.5)}},
-            r"candidates\[0\]\['x'\]",
+            "candidates[0]['x']",
         ),
-        ({"candidates": X, "search_space": {"y": FloatDistribution(-1.0, 1.0)}}, "none of the"),
+        ({"candidates": X, "search_space": {"y": FloatDistribution(-1.0, 1.0)}}, "candidates[0]"),
     ],
 )
-def test_what_is_no_list(given: dict[str, Any], words: str) -> None:
-    with pytest.raises(InvalidArgumentError, match=words):
+def test_what_is_no_list(given: dict[str, Any], argument: str) -> None:
+    with refuses(argument):
         odp.BudgetSampler(short(), **given)
 
 
 def test_a_list_needs_a_plan_for_one() -> None:
-    with pytest.raises(InvalidArgumentError, match="plan_budget"):
+    with refuses("candidates"):
         odp.BudgetSampler(budget(3), candidates=X)
 
 
 def test_a_value_outside_the_range_of_the_objective_is_named() -> None:
-    with pytest.raises(InvalidArgumentError, match=r"candidates\[1\]\['x'\]"):
+    with refuses("candidates[1]['x']"):
         studied([{"x": 0.1}, {"x": 7.0}, {"x": 0.2}])
 
 

@@ -19,6 +19,7 @@ import pytest
 from budget_support import budget, sampler
 from dp_accounting import dp_event
 from dp_accounting.rdp import RdpAccountant
+from refusals import refuses
 from support import RUN, exactly, logged, recorded, rewrite, study_of
 
 import optuna_dp as odp
@@ -100,7 +101,7 @@ def test_an_event_that_the_objective_wrote_is_not_compared() -> None:
 
     study = study_of(sampler(ONE_RUN))
     study.optimize(writes)
-    with pytest.raises(ReleaseRefusedError, match="no library's accountant recorded it"):
+    with pytest.raises(ReleaseRefusedError):
         odp.release(study)
     release = odp.release(study, vouched="A colleague has read the code.")
     assert release.spending["training"] == {"not checked": 1}
@@ -143,7 +144,7 @@ def test_trainings_that_stopped_early_are_warned_of_and_stand_in_the_statement()
 
     with logged() as lines:
         release = odp.release(study_with(only_in(1, stops)))
-    assert sum("took fewer steps than its run may" in line for line in lines) == 1
+    assert sum("fewer steps" in line for line in lines) == 1
     assert "1 of them took fewer steps than planned" in release.statement()
     assert odp.verify(release.to_json()).ok
     assert "fewer steps" not in odp.release(study_with(honest)).statement()
@@ -168,8 +169,8 @@ def test_what_is_not_compared_is_warned_of_once_and_vouched_for_or_refused() -> 
         study = study_with(by_hand, callbacks=[odp.PrivacyCallback()])
     warnings_of_it = [line for line in lines if "Nothing shows that a run" in line]
     assert len(warnings_of_it) == 1
-    assert "nothing shows what its training spent" in warnings_of_it[0]
-    with pytest.raises(ReleaseRefusedError, match="nothing shows what its training spent"):
+    assert "run.spent" in warnings_of_it[0]
+    with pytest.raises(ReleaseRefusedError):
         odp.release(study)
     release = odp.release(study, vouched="Our own library trains with this noise.")
     assert release.spending["training"] == release.spending["score"] == {"not checked": 4}
@@ -195,7 +196,7 @@ def scored_by_hand(trial: optuna.Trial) -> float:
 @pytest.mark.promise("noisy-score")
 def test_a_score_that_the_objective_made_is_vouched_for_or_refused() -> None:
     study = study_with(scored_by_hand)
-    with pytest.raises(ReleaseRefusedError, match=r"not what odp\.train or run\.score returned"):
+    with pytest.raises(ReleaseRefusedError):
         odp.release(study)
     release = odp.release(study, vouched="private_accuracy with the noise of the run.")
     assert release.spending["training"] == {"compared": 4}
@@ -209,7 +210,7 @@ def never_asks(trial: optuna.Trial) -> float:
 @pytest.mark.promise("the objective never asked `odp.start_run`")
 def test_the_callback_stops_a_study_whose_first_run_never_asked() -> None:
     study = study_of(sampler(PLAN))
-    with pytest.raises(ReleaseRefusedError, match=r"run = odp\.start_run\(trial\)") as caught:
+    with pytest.raises(ReleaseRefusedError, match="start_run") as caught:
         study.optimize(never_asks, callbacks=[odp.PrivacyCallback()])
     assert caught.value.trial_number == 0
     assert len(study.trials) == 1
@@ -218,7 +219,7 @@ def test_the_callback_stops_a_study_whose_first_run_never_asked() -> None:
 @pytest.mark.promise("the objective never asked `odp.start_run`")
 def test_a_pilot_that_never_asked_is_vouched_for_or_refused() -> None:
     study = study_with(only_in(1, never_asks))
-    with pytest.raises(ReleaseRefusedError, match="say why") as caught:
+    with pytest.raises(ReleaseRefusedError, match="start_run") as caught:
         odp.release(study)
     assert caught.value.trial_number == 1
     with pytest.raises(ReleaseRefusedError):  # Later runs were made in view of it.
@@ -230,7 +231,7 @@ def test_a_pilot_that_never_asked_is_vouched_for_or_refused() -> None:
 
 def test_a_last_run_that_never_asked_can_be_given_up(tmp_path: Path) -> None:
     study = study_with(only_in(3, never_asks))
-    with pytest.raises(ReleaseRefusedError, match="give_up_last_run=True") as caught:
+    with pytest.raises(ReleaseRefusedError) as caught:
         odp.release(study)
     assert caught.value.trial_number == 3
     store = optuna.artifacts.FileSystemArtifactStore(str(tmp_path))
@@ -239,7 +240,7 @@ def test_a_last_run_that_never_asked_can_be_given_up(tmp_path: Path) -> None:
     assert release.params == study.trials[3].params
     assert "gave up its output" in release.statement()
     assert release.spending["training"] == {"compared": 3}
-    with pytest.raises(ReleaseRefusedError, match="released before"):
+    with pytest.raises(ReleaseRefusedError):
         odp.release(study, vouched="I looked.")
 
 
@@ -256,20 +257,20 @@ def test_a_note_that_was_copied_from_another_trial_counts_for_nothing() -> None:
     asked = study.trials[0].system_attrs["optuna_dp:asked"]
     storage: Any = study._storage
     storage._get_trial(study.trials[1]._trial_id).system_attrs["optuna_dp:asked"] = asked
-    with pytest.raises(ReleaseRefusedError, match="never called odp"):
+    with pytest.raises(ReleaseRefusedError, match="start_run"):
         odp.release(study)
 
 
 @pytest.mark.parametrize("vouched", ["", " ", 3])
 def test_to_vouch_takes_words(vouched: Any) -> None:
-    with pytest.raises(InvalidArgumentError, match="vouched"):
+    with refuses("vouched"):
         odp.release(study_with(honest), vouched=vouched)
 
 
 def test_only_budgets_give_up_a_last_run() -> None:
     study = study_of(odp.RandTuneSampler(trials=odp.Geometric(2), run=RUN))
     study.optimize(never_asks)
-    with pytest.raises(InvalidArgumentError, match="plan says what runs are"):
+    with refuses("give_up_last_run"):
         odp.release(study, vouched="why", give_up_last_run=True)
 
 
@@ -278,7 +279,7 @@ def test_nobody_vouches_for_a_choice_over_partitions() -> None:
     sampler = odp.NoisyMaxSampler(candidates=candidates, n_partitions=1000, epsilon=1.0)
     study = study_of(sampler)
     study.optimize(lambda t: odp.report_utilities(t, [t.suggest_float("x", 0, 1)] * 1000))
-    with pytest.raises(InvalidArgumentError, match="plan says what runs are"):
+    with refuses("vouched"):
         odp.release(study, vouched="why")
 
 
@@ -298,7 +299,7 @@ def spends(**more: float) -> Callable[[optuna.Trial], float]:
 @pytest.mark.parametrize("more", [{"noise": 0.99}, {"steps": 1.1}])
 def test_a_run_that_spent_too_much_ends_there(more: dict[str, float]) -> None:
     study = study_of(sampler(PLAN))
-    with pytest.raises(PlanError, match="spent more than the plan allows"):
+    with pytest.raises(PlanError):
         study.optimize(spends(**more))
 
 
@@ -317,12 +318,13 @@ def hides(trial: optuna.Trial) -> float:
 def test_release_refuses_what_an_objective_did_not_mind() -> None:
     study = study_with(only_in(2, hides))
     for way in ({}, {"vouched": "It is fine."}, {"give_up_last_run": True}):
-        with pytest.raises(ReleaseRefusedError, match="by its own accountant") as caught:
+        with pytest.raises(ReleaseRefusedError) as caught:
             odp.release(study, **way)
         assert caught.value.trial_number == 2
     last = study_with(only_in(3, hides))
-    with pytest.raises(ReleaseRefusedError, match="give_up_last_run"):
+    with pytest.raises(ReleaseRefusedError) as caught:
         odp.release(last, vouched="It is fine.")
+    assert caught.value.trial_number == 3
     assert odp.release(last, give_up_last_run=True).value is None
 
 
@@ -356,13 +358,13 @@ def test_accountants_that_are_understood(says: Callable[[odp.Run], Any]) -> None
     run.spent(says(run))
     run = started()
     half = says(run)
-    with pytest.raises(PlanError, match="spent more"):
+    with pytest.raises(PlanError):
         run.spent(half, half)
 
 
 @pytest.mark.parametrize("what", [None, 3.0, "all", object()])
 def test_anything_else_is_no_account(what: Any) -> None:
-    with pytest.raises(InvalidArgumentError, match="accountant"):
+    with refuses("what"):
         started().spent(what)
 
 
@@ -397,7 +399,7 @@ def test_an_accountant_that_recorded_nothing_is_no_account(
 def test_to_compare_the_plan_with_itself_shows_nothing() -> None:
     run = started()
     for what in (run.training, run.event):
-        with pytest.raises(InvalidArgumentError, match="the event of the plan itself"):
+        with refuses("what"):
             run.spent(what)
 
 
@@ -412,20 +414,20 @@ def test_a_training_that_goes_on_after_it_was_recorded_is_refused() -> None:
         return run.score(CORRECT)
 
     study = study_of(sampler(ONE_RUN))
-    with pytest.raises(PlanError, match=r"went on after run\.spent"):
+    with pytest.raises(PlanError):
         study.optimize(goes_on)
     assert study.trials[0].values is not None  # Optuna stores it all the same.
     for way in ({}, {"vouched": "It is fine."}):
-        with pytest.raises(ReleaseRefusedError, match=r"went on after run\.spent"):
+        with pytest.raises(ReleaseRefusedError):
             odp.release(study, **way)
     assert odp.release(study, give_up_last_run=True).value is None
 
 
 def test_numbers_of_a_plan_cannot_score_or_spend() -> None:
     for run in (PLAN.pilot, PLAN.final):
-        with pytest.raises(PlanError, match="no trial was given"):
+        with pytest.raises(PlanError):
             run.score(CORRECT)
-        with pytest.raises(PlanError, match="no trial was given"):
+        with pytest.raises(PlanError):
             run.spent(recorded(trained(run)))
 
 
@@ -437,7 +439,7 @@ def test_a_run_whose_numbers_were_changed_is_not_released() -> None:
 
     study = study_of(sampler(ONE_RUN))
     study.optimize(changes)
-    with pytest.raises(ReleaseRefusedError, match="other noise than"):
+    with pytest.raises(ReleaseRefusedError, match=r"\b0\.1\b"):
         odp.release(study)
 
 
@@ -449,7 +451,7 @@ def test_a_run_of_an_earlier_trial_cannot_score_or_spend() -> None:
         runs[0].spent(recorded(trained(runs[0])))
         return runs[0].score(CORRECT)
 
-    with pytest.raises(PlanError, match="Trial 0 has ended"):
+    with pytest.raises(PlanError, match="ended"):
         study_with(keeps_the_first)
 
 
@@ -460,7 +462,7 @@ def test_spending_is_told_once() -> None:
         run.spent(recorded(trained(run)))
         return 0.0
 
-    with pytest.raises(PlanError, match=r"called run\.spent twice"):
+    with pytest.raises(PlanError, match="twice"):
         study_with(twice)
 
 
@@ -476,7 +478,7 @@ def test_the_training_is_what_the_plan_says_of_it(score: str | None) -> None:
 
 def test_a_plan_of_a_function_knows_its_training() -> None:
     assert budget(2).final.training == odp.gaussian(2.0)
-    with pytest.raises(PlanError, match="spent more"):
+    with pytest.raises(PlanError):
         started(budget()).spent(recorded(odp.gaussian(1.9)))
 
 
@@ -504,7 +506,7 @@ def test_a_run_has_one_score() -> None:
         run = odp.start_run(trial)
         return max(run.score(CORRECT), odp.start_run(trial).score(CORRECT))
 
-    with pytest.raises(PlanError, match="one score per run"):
+    with pytest.raises(PlanError):
         study_with(twice)
 
 
@@ -527,9 +529,9 @@ def test_a_record_with_several_values_counts_once() -> None:
     """Twenty tokens of each record are right; the noise of the score is that of 1,000 records."""
     tokens = np.broadcast_to(CORRECT[:, None, None], (1000, 5, 4))
     assert abs(started().score(tokens) - 0.9) < 1.0
-    for values, size in ((tokens.reshape(-1), 20_000), (tokens.reshape(-1), None)):
-        with pytest.raises(InvalidArgumentError, match=r"\(n, \.\.\.\)"):
-            started().score(values, size=size)
+    for size, argument in ((20_000, "size"), (None, "correct")):
+        with refuses(argument):
+            started().score(tokens.reshape(-1), size=size)
 
 
 @pytest.mark.slow
@@ -553,7 +555,7 @@ def test_a_run_that_returns_another_number_than_its_score_is_not_counted() -> No
         return 0.9
 
     study = study_with(only_in(1, exact))
-    with pytest.raises(ReleaseRefusedError, match=r"not what odp\.train or run\.score") as caught:
+    with pytest.raises(ReleaseRefusedError) as caught:
         odp.release(study)
     assert caught.value.trial_number == 1
 
@@ -588,7 +590,7 @@ def test_scores_on_other_records_need_their_public_number() -> None:
         epsilon=3.0, records=1000, batch_size=64, epochs=5, pilots=0, score="disjoint"
     )
     run = started(plan)
-    with pytest.raises(InvalidArgumentError, match="public number of validation records"):
+    with refuses("size"):
         run.score(CORRECT[:200])
     assert abs(run.score(np.ones(200, dtype=bool), size=200) - 1.0) < 1.0
 
@@ -598,11 +600,19 @@ def test_a_score_on_about_the_planned_records_is_computed(scored: int) -> None:
     assert abs(started().score(np.ones(scored, dtype=bool)) - scored / 1000) < 1.0
 
 
-@pytest.mark.parametrize(("scored", "size"), [(250, None), (1500, None), (250, 250), (20, 1000)])
+@pytest.mark.parametrize(
+    ("scored", "size", "argument"),
+    [
+        (250, None, "correct"),
+        (1500, None, "correct"),
+        (250, 250, "size"),
+        (20, 1000, "correct"),
+    ],
+)
 def test_a_score_on_far_other_records_than_planned_for_is_refused(
-    scored: int, size: int | None
+    scored: int, size: int | None, argument: str
 ) -> None:
-    with pytest.raises(InvalidArgumentError, match="is no accuracy"):
+    with refuses(argument):
         started().score(np.ones(scored, dtype=bool), size=size)
 
 
@@ -649,7 +659,7 @@ def test_a_result_that_was_told_without_the_sampler_is_not_compared() -> None:
     study = study_of(sampler(ONE_RUN))
     trial = study.ask()
     loaded(study).tell(trial, honest(trial))
-    with pytest.raises(ReleaseRefusedError, match="was not read again") as caught:
+    with pytest.raises(ReleaseRefusedError) as caught:
         odp.release(study)
     assert caught.value.trial_number == 0
     spending = odp.release(study, vouched="I have read the code.").spending
@@ -679,8 +689,9 @@ def test_a_worker_that_dies_between_judging_and_ending_leaves_no_judgement() -> 
     study.sampler.after_trial(study, study.trials[0], complete, [score])
     told, failed = copy.deepcopy(study), copy.deepcopy(study)
     loaded(told).tell(trial.number, score + 0.25)
-    with pytest.raises(ReleaseRefusedError, match=r"not what odp\.train or run\.score"):
+    with pytest.raises(ReleaseRefusedError):
         odp.release(told)
+    assert odp.release(told, vouched="a test").spending["score"] == {"not checked": 1}
     odp.recover(failed, fail=[0])
     assert odp.release(failed).spending["runs"] == 0
 
@@ -693,7 +704,7 @@ def test_a_run_is_judged_by_the_plan_of_its_study_whoever_ends_it() -> None:
     study = study_of(sampler(ONE_RUN))
     trial = study.ask()
     loaded(study, public).tell(trial, reports(trial))
-    with pytest.raises(ReleaseRefusedError, match="reported values to a pruner"):
+    with pytest.raises(ReleaseRefusedError, match=r"trial\.report"):
         odp.release(study)
 
 
@@ -707,10 +718,10 @@ def reports(trial: optuna.Trial) -> float:
 
 @pytest.mark.promise("noisy-score")
 def test_values_that_are_reported_and_not_paid_for() -> None:
-    with pytest.raises(ReleaseRefusedError, match="reported values to a pruner"):
+    with pytest.raises(ReleaseRefusedError, match=r"trial\.report"):
         odp.release(study_with(reports))
     study = study_of(sampler(PLAN))
-    with pytest.raises(ReleaseRefusedError, match="reported values to a pruner"):
+    with pytest.raises(ReleaseRefusedError, match=r"trial\.report"):
         study.optimize(reports, callbacks=[odp.PrivacyCallback()])
     # Public records cost nothing, and a plan of a function may include what is reported.
     public = odp.plan_budget(
@@ -726,8 +737,7 @@ def test_what_a_run_shows_too_much_is_said_before_the_second_run() -> None:
         assert len(lines) == 1
         study.optimize(reports, n_trials=2)
     assert len(lines) == 1
-    for words in ("reported values to a pruner", "the run counts", "start a new study"):
-        assert words in lines[0]
+    assert "trial.report" in lines[0]
 
 
 @pytest.mark.parametrize("callbacks", [[odp.PrivacyCallback()], []], ids=["callback", "none"])
@@ -743,8 +753,8 @@ def test_attributes_that_the_sampler_names_are_released_if_somebody_vouches_for_
     study = study_of(sampler(PLAN, output_attributes=["threshold"]))
     with logged() as lines:
         study.optimize(notes, callbacks=callbacks)
-    assert sum("'threshold' is released and holds numbers" in line for line in lines) == 1
-    with pytest.raises(ReleaseRefusedError, match="vouched"):
+    assert sum("'threshold'" in line for line in lines) == 1
+    with pytest.raises(ReleaseRefusedError):
         odp.release(study)
     release = odp.release(study, vouched="computed from the noisy model")
     assert release.attributes["threshold"] == 0.875
@@ -831,7 +841,7 @@ def shows(what: str) -> Callable[[optuna.Trial], Any]:
 )
 def test_more_than_the_returned_score_is_refused_at_once(what: str) -> None:
     study = study_of(sampler(PLAN))
-    refused = "reported values to a pruner|holds numbers"
+    refused = r"trial\.report|'score'"
     with pytest.raises(ReleaseRefusedError, match=refused):
         study.optimize(shows(what), callbacks=[odp.PrivacyCallback()])
     assert len(study.trials) == 1
@@ -847,7 +857,7 @@ def test_numbers_in_attributes_that_nothing_pays_for(value: Any) -> None:
         trial.set_user_attr("model", "model.pt")
         return honest(trial)
 
-    with pytest.raises(ReleaseRefusedError, match="'exact' holds numbers"):
+    with pytest.raises(ReleaseRefusedError):
         odp.release(study_with(notes))
     vouched = odp.release(study_with(notes), vouched="It is made of public records.")
     assert "exact" not in vouched.attributes
@@ -857,7 +867,7 @@ def test_numbers_in_attributes_that_nothing_pays_for(value: Any) -> None:
 
 
 def test_a_delta_that_would_allow_publishing_a_record() -> None:
-    with pytest.warns(UserWarning, match="publishing one whole record"):
+    with pytest.warns(UserWarning, match="delta"):
         odp.plan_budget(epsilon=3.0, delta=0.002, records=569, batch_size=64, epochs=5, pilots=0)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -866,7 +876,7 @@ def test_a_delta_that_would_allow_publishing_a_record() -> None:
 
 def test_a_description_that_contradicts_the_plan() -> None:
     study = study_with(honest)
-    with pytest.raises(InvalidArgumentError, match="made for 1,000 records"):
+    with refuses("records"):
         odp.describe(study, records=20)
     odp.describe(study, records=1000)
     assert "1,000 records" in odp.release(study).statement()
@@ -876,7 +886,7 @@ def test_a_description_that_came_before_the_plan() -> None:
     study = study_of(sampler(PLAN))
     odp.describe(study, records=20)
     study.optimize(honest)
-    with pytest.raises(ReleaseRefusedError, match="Describe it again"):
+    with pytest.raises(ReleaseRefusedError):
         odp.release(study)
     odp.describe(study, records=1000)
     assert odp.release(study).value is not None
@@ -885,7 +895,7 @@ def test_a_description_that_came_before_the_plan() -> None:
 def test_nothing_is_granted_after_the_end() -> None:
     study = study_with(honest)
     ended = optuna.trial.Trial(study, study.trials[0]._trial_id)
-    with pytest.raises(PlanError, match="has ended"):
+    with pytest.raises(PlanError):
         odp.start_run(ended)
 
 

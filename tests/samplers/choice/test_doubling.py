@@ -6,8 +6,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from refusals import refuses
 
-from optuna_dp.errors import InvalidArgumentError
 from optuna_dp.mechanisms import DoublingPlan, Utilities, propose_test
 from optuna_dp.mechanisms.doubling import LoopState, granules
 
@@ -131,7 +131,7 @@ def test_caps():
 
 def test_no_iteration_beyond_what_is_paid_for():
     state = LoopState(DoublingPlan(1.0, max_iterations=1)).after(0)
-    with pytest.raises(InvalidArgumentError, match="not paid for"):
+    with refuses("answer"):
         state.after(0)
 
 
@@ -177,25 +177,25 @@ def test_ties_go_to_the_first_and_one_candidate_works():
 
 
 @pytest.mark.parametrize(
-    ("arguments", "names"),
+    ("arguments", "argument"),
     [
-        ({"epsilon": 0.0}, "epsilon=0.0"),
-        ({"epsilon": math.nan}, "epsilon=nan"),
-        ({"granularity": 0.0}, "granularity=0.0"),
-        ({"granularity": 1.0}, "granularity=1.0"),
-        ({"granularity": 1e-7}, "granularity=1e-07"),
-        ({"granularity": math.nan}, "granularity=nan"),
-        ({"lower_bound": 1.0}, "lower_bound=1.0"),
-        ({"lower_bound": -0.01}, "lower_bound=-0.01"),
-        ({"lower_bound": math.nan}, "lower_bound=nan"),
-        ({"variant": "unbounded"}, "variant='unbounded'"),
-        ({"max_iterations": 0}, "max_iterations=0"),
-        ({"max_iterations": 2.5}, "max_iterations=2.5"),
-        ({"max_iterations": 10**7, "variant": "capped"}, "max_iterations=10000000"),
+        ({"epsilon": 0.0}, "epsilon"),
+        ({"epsilon": math.nan}, "epsilon"),
+        ({"granularity": 0.0}, "granularity"),
+        ({"granularity": 1.0}, "granularity"),
+        ({"granularity": 1e-7}, "granularity"),
+        ({"granularity": math.nan}, "granularity"),
+        ({"lower_bound": 1.0}, "lower_bound"),
+        ({"lower_bound": -0.01}, "lower_bound"),
+        ({"lower_bound": math.nan}, "lower_bound"),
+        ({"variant": "unbounded"}, "variant"),
+        ({"max_iterations": 0}, "max_iterations"),
+        ({"max_iterations": 2.5}, "max_iterations"),
+        ({"max_iterations": 10**7, "variant": "capped"}, "max_iterations"),
     ],
 )
-def test_bad_plans(arguments, names):
-    with pytest.raises(InvalidArgumentError, match=names):
+def test_bad_plans(arguments, argument):
+    with refuses(argument):
         DoublingPlan(**({"epsilon": 1.0} | arguments))
 
 

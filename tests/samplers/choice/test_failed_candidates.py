@@ -29,8 +29,9 @@ def test_a_candidate_that_failed_blocks_the_choice(failure: Exception, early: bo
 
     study = optuna.create_study(direction="maximize", sampler=MAKERS["noisy_max"](SPACE))
     study.optimize(objective, catch=(RuntimeError, ReleaseRefusedError))
-    with pytest.raises(ReleaseRefusedError, match=r"Trial 4.*no utility"):
+    with pytest.raises(ReleaseRefusedError) as caught:
         odp.release(study)
+    assert caught.value.trial_number == 4
     assert choice_trials(study) == []
 
 
@@ -41,9 +42,9 @@ def test_a_candidate_that_has_failed_takes_no_utilities() -> None:
     alive = study.ask()
     mean_utility(alive)
     study._storage.set_trial_state_values(alive._trial_id, TrialState.FAIL)
-    with pytest.raises(PlanError, match=r"Trial 0 has ended.*new study"):
+    with pytest.raises(PlanError):
         odp.report_utilities(alive, [1.0] * 10)
-    with pytest.raises(PlanError, match=r"Trial 0 has ended.*new study"):
+    with pytest.raises(PlanError):
         odp.report_utilities(study.trials[0], [1.0] * 10, study=study)
 
 

@@ -5,10 +5,10 @@ import math
 
 import numpy as np
 import pytest
+from refusals import refuses
 from scipy import integrate
 
 import optuna_dp as odp
-from optuna_dp.errors import InvalidArgumentError
 from optuna_dp.mechanisms import NoisyMaxPlan, Utilities, noisy_max
 from optuna_dp.mechanisms.report_noisy_max import better_noise, measurement
 from optuna_dp.mechanisms.utility_values import RESOLUTION
@@ -129,5 +129,5 @@ def test_equal_utilities_are_equally_likely_and_one_candidate_works():
 
 @pytest.mark.parametrize("epsilon", [0.0, -1.0, math.nan, math.inf])
 def test_bad_epsilon(epsilon):
-    with pytest.raises(InvalidArgumentError, match="epsilon"):
+    with refuses("epsilon"):
         noisy_max(Utilities.from_scores([[0.5, 0.5]]), epsilon)

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from optuna.distributions import FloatDistribution, IntDistribution
+from refusals import refuses
 from samplers.choice.utility_support import (
     BOTH,
     MAKERS,
@@ -21,7 +22,6 @@ from samplers.choice.utility_support import (
 
 import optuna_dp as odp
 from optuna_dp.errors import (
-    InvalidArgumentError,
     PlanError,
     ReleaseRefusedError,
 )
@@ -30,7 +30,7 @@ from optuna_dp.study.entries import CHOICE
 
 
 def test_a_run_event_is_refused() -> None:
-    with pytest.raises(PlanError, match=r"only the choice costs.*with_training"):
+    with pytest.raises(PlanError):
         run(MAKERS["noisy_max"](SPACE), callbacks=[odp.PrivacyCallback(odp.gaussian(4.0))])
 
 
@@ -58,7 +58,7 @@ def test_a_seed_does_not_make_the_choice() -> None:
 def test_workers_with_other_candidates_do_not_run() -> None:
     study = run(MAKERS["noisy_max"](SPACE), n_trials=2)
     study.sampler = MAKERS["noisy_max"](candidates=[{"x": 0.1}])
-    with pytest.raises(PlanError, match="differs from the study's plan"):
+    with pytest.raises(PlanError):
         study.optimize(mean_utility)
     study.sampler = MAKERS["noisy_max"](SPACE)
     study.optimize(mean_utility)
@@ -72,11 +72,11 @@ def test_a_worker_with_other_candidates_from_before_the_plan_spoils_the_choice(
     study.sampler = MAKERS["noisy_max"](candidates=[{"x": 0.1}])
     with monkeypatch.context() as early:
         early.setattr(odp.NoisyMaxSampler, "check_before_asking", lambda *_: None)
-        with pytest.raises(PlanError, match="differs from the study's plan"):
+        with pytest.raises(PlanError):
             study.optimize(mean_utility)
     study.sampler = MAKERS["noisy_max"](SPACE)
     study.optimize(mean_utility, catch=(ReleaseRefusedError,))
-    with pytest.raises(ReleaseRefusedError, match="than the study's plan"):
+    with pytest.raises(ReleaseRefusedError, match="sampler"):
         odp.release(study)
 
 
@@ -84,43 +84,43 @@ def test_a_worker_with_other_candidates_from_before_the_plan_spoils_the_choice(
 
 
 @pytest.mark.parametrize(
-    ("arguments", "match"),
+    ("arguments", "argument"),
     [
-        ({"n_partitions": 1}, "n_partitions=1"),
+        ({"n_partitions": 1}, "n_partitions"),
         ({"n_partitions": 2.5}, "n_partitions"),
         ({"epsilon": 0.0}, "epsilon"),
         ({"epsilon": float("nan")}, "epsilon"),
-        ({"candidates": []}, "at least one candidate"),
-        ({"candidates": 0}, "candidates=0"),
+        ({"candidates": []}, "candidates"),
+        ({"candidates": 0}, "candidates"),
         ({"candidates": "abc"}, "candidates"),
-        ({"candidates": [3]}, r"candidates\[0\]"),
-        ({"candidates": [{"x": object()}]}, r"candidates\[0\]"),
-        ({"candidates": [{"x": float("nan")}]}, r"candidates\[0\]"),
-        ({"candidates": [{"y": 1}]}, "those of search_space"),
-        ({"candidates": [{"x": 7.0}]}, r"candidates\[0\]\['x'\]"),
+        ({"candidates": [3]}, "candidates[0]"),
+        ({"candidates": [{"x": object()}]}, "candidates[0]"),
+        ({"candidates": [{"x": float("nan")}]}, "candidates[0]"),
+        ({"candidates": [{"y": 1}]}, "candidates[0]"),
+        ({"candidates": [{"x": 7.0}]}, "candidates[0]['x']"),
         ({"seed": 0.5}, "seed"),
         ({"resolve": 0.0}, "resolve"),
     ],
 )
 @BOTH
-def test_bad_arguments(make: Any, arguments: dict[str, Any], match: str) -> None:
-    with pytest.raises(InvalidArgumentError, match=match):
+def test_bad_arguments(make: Any, arguments: dict[str, Any], argument: str) -> None:
+    with refuses(argument):
         make(SPACE, **arguments)
 
 
 @BOTH
 def test_a_grid_needs_finitely_many_values(make: Any) -> None:
-    with pytest.raises(InvalidArgumentError, match="finitely many"):
+    with refuses("search_space['x']"):
         make({"x": FloatDistribution(0, 1)})
-    with pytest.raises(InvalidArgumentError, match="no grid"):
+    with refuses("candidates"):
         make()
-    with pytest.raises(InvalidArgumentError, match="at most"):
+    with refuses("search_space"):
         make({name: IntDistribution(1, 1000) for name in "abc"})
 
 
 @BOTH
 def test_noise_that_hides_everything_is_announced_before_the_run(make: Any) -> None:
-    with pytest.warns(NoiseWarning, match="partitions would do") as caught:
+    with pytest.warns(NoiseWarning) as caught:
         make(SPACE, n_partitions=10)
     # Where the sampler is made.
     assert [warning.filename for warning in caught] == [inspect.getsourcefile(run)]
@@ -130,5 +130,5 @@ def test_noise_that_hides_everything_is_announced_before_the_run(make: Any) -> N
 
 
 def test_fewer_records_than_partitions() -> None:
-    with pytest.raises(InvalidArgumentError, match="as many records as partitions"):
+    with refuses("record_ids_or_n"):
         odp.partition(5, K)

@@ -9,6 +9,7 @@ import optuna
 import pytest
 from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
 from optuna.trial import TrialState
+from refusals import refuses
 from samplers.choice.utility_support import (
     BOTH,
     GRID,
@@ -22,7 +23,6 @@ from samplers.choice.utility_support import (
 
 import optuna_dp as odp
 from optuna_dp.errors import (
-    InvalidArgumentError,
     PlanError,
     ReleaseRefusedError,
     UnfinishedStudyError,
@@ -92,9 +92,9 @@ def test_a_number_of_candidates_is_drawn_from_the_space(space: Any) -> None:
 
 
 def test_a_candidate_that_does_not_fit_the_objective_says_so() -> None:
-    with pytest.raises(InvalidArgumentError, match=r"candidates\[0\].*'x'"):
+    with refuses("candidates[0]"):
         run(MAKERS["noisy_max"](candidates=[{"y": 1.0}]))
-    with pytest.raises(InvalidArgumentError, match=r"candidates\[0\]\['x'\]"):
+    with refuses("candidates[0]['x']"):
         run(MAKERS["noisy_max"](candidates=[{"x": 3.0}]))
 
 
@@ -260,7 +260,7 @@ def test_a_candidate_whose_worker_died_can_be_evaluated_again() -> None:
         odp.release(study)
     dead = study.trials[0]
     scores = [1.0 - abs(dead.params["x"] - 0.4)] * 10
-    with pytest.raises(InvalidArgumentError, match="study"):
+    with refuses("study"):
         odp.report_utilities(dead, scores)
     study.tell(0, odp.report_utilities(dead, scores, study=study))
     assert [t.params["x"] for t in evaluated(study)] == pytest.approx(GRID)
@@ -307,40 +307,46 @@ def test_the_choice_uses_the_reported_utilities_and_not_their_rounded_mean() -> 
 
 
 @pytest.mark.parametrize(
-    ("utilities", "match"),
-    [([0.5] * 9, "9 of them"), ([0.5] * 9 + [1.01], r"utilities\[9\]"), ([-0.1] * 10, "trial 0"),
-     (["a"] * 10, "number"), ([float("inf")] * 10, r"\[0, 1\]")],
-)  # fmt: skip
-def test_bad_utilities_are_refused_when_they_are_reported(utilities: Any, match: str) -> None:
+    ("utilities", "argument"),
+    [
+        ([0.5] * 9, "utilities"),
+        ([0.5] * 9 + [1.01], "utilities[9] of trial 0"),
+        ([-0.1] * 10, "utilities[0] of trial 0"),
+        (["a"] * 10, "utilities[0]"),
+        ([float("inf")] * 10, "utilities[0] of trial 0"),
+    ],
+)
+def test_bad_utilities_are_refused_when_they_are_reported(utilities: Any, argument: str) -> None:
     sampler = MAKERS["noisy_max"](SPACE, n_partitions=10, epsilon=2000.0)
-    with pytest.raises(InvalidArgumentError, match=match):
+    with refuses(argument):
         run(sampler, lambda trial: odp.report_utilities(trial, utilities))
 
 
 def test_report_utilities_is_for_these_studies_only() -> None:
     study = optuna.create_study(sampler=odp.RandTuneSampler(run=odp.gaussian(4.0)))
-    with pytest.raises(PlanError, match="report_utilities"):
+    with pytest.raises(PlanError):
         study.optimize(lambda trial: odp.report_utilities(trial, [0.5]))
 
 
 @BOTH
 @pytest.mark.parametrize("value", [1.5, -0.1])
 def test_a_mean_outside_the_unit_interval_names_the_trial(make: Any, value: float) -> None:
-    with pytest.raises(InvalidArgumentError, match="trial 2"):
+    with refuses("objective value of trial 2"):
         run(make(SPACE), lambda trial: value if trial.number == 2 else mean_utility(trial))
 
 
 def test_a_mean_outside_the_unit_interval_is_refused_at_release_too() -> None:
     study = run(MAKERS["noisy_max"](SPACE), n_trials=len(GRID))
     study._storage._get_trial(study.trials[3]._trial_id).values = [1.5]  # type: ignore[attr-defined]
-    with pytest.raises(ReleaseRefusedError, match=r"Trial 3.*\[0, 1\]") as refused:
+    with pytest.raises(ReleaseRefusedError) as refused:
         odp.release(study)
+    assert refused.value.trial_number == 3
     assert "1.5" not in str(refused.value), "made of data without noise"
     assert choice_trials(study) == []
 
 
 def test_means_of_too_many_partitions_are_refused_after_the_first() -> None:
-    with pytest.raises(InvalidArgumentError, match="report_utilities"):
+    with refuses("n_partitions"):
         run(MAKERS["noisy_max"](SPACE, n_partitions=1 << 16))
 
 
@@ -350,8 +356,9 @@ def test_means_and_reported_utilities_do_not_mix() -> None:
         return value if trial.number == 5 else odp.report_utilities(trial, [value] * 10)
 
     sampler = MAKERS["noisy_max"](SPACE, n_partitions=10, epsilon=2000.0)
-    with pytest.raises(ReleaseRefusedError, match="Trial 5"):
+    with pytest.raises(ReleaseRefusedError) as caught:
         run(sampler, objective)
+    assert caught.value.trial_number == 5
 
 
 def test_nothing_is_pruned() -> None:
@@ -378,7 +385,7 @@ def test_nothing_of_a_candidate_but_its_hyperparameters_is_released() -> None:
     data = release.to_json()
     assert data["value"] is None
     assert data["statement"]["released"] == ["the hyperparameters"]
-    with pytest.raises(InvalidArgumentError, match="not private"):
+    with refuses("artifact_store"):
         odp.release(run(MAKERS["noisy_max"](SPACE)), artifact_store=object())
 
 
@@ -421,7 +428,7 @@ def test_the_relation_is_the_samplers_and_that_of_a_final_training(make: Any) ->
     whole = release.with_training(odp.gaussian(8.0))
     assert whole.guarantee.neighboring_relation == "replace_one"
     assert odp.verify(whole.to_json()).ok
-    with pytest.raises(InvalidArgumentError, match="neighboring_relation='friends'"):
+    with refuses("neighboring_relation"):
         make(SPACE, neighboring_relation="friends")
 
 

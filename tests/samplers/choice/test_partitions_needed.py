@@ -7,8 +7,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from refusals import refuses
 
-from optuna_dp.errors import InvalidArgumentError
 from optuna_dp.mechanisms import (
     DoublingPlan,
     NoiseWarning,
@@ -83,10 +83,9 @@ def test_the_papers_settings_draw_a_warning_that_names_the_remedy():
     report = plan_utilities(DoublingPlan(0.1), n_candidates=100, n_partitions=10)
     assert report.hidden
     assert report.error > 1
-    assert "no better than a random one" in report.message()
     assert report.noisy_max_error < report.error
     assert report.total_epsilon == pytest.approx(6.4796, abs=1e-3)
-    with pytest.warns(NoiseWarning, match=rf"{report.partitions_needed} partitions would do") as w:
+    with pytest.warns(NoiseWarning, match=rf"\b{report.partitions_needed}\b") as w:
         report.warn()
     assert w[0].filename == __file__
     assert "Report-noisy-max" in str(w[0].message)
@@ -125,5 +124,5 @@ def test_a_granularity_coarser_than_the_goal_is_said_to_be_the_trouble():
     ids=str,
 )
 def test_bad_input(arguments):
-    with pytest.raises(InvalidArgumentError, match=next(iter(arguments))):
+    with refuses(next(iter(arguments))):
         plan_utilities(DoublingPlan(0.1), **({"n_candidates": 10, "n_partitions": 10} | arguments))

@@ -63,7 +63,7 @@ def test_nothing_may_be_chosen() -> None:
 
 def test_the_trace_of_another_study() -> None:
     for study in (optuna.create_study(), run(MAKERS["noisy_max"](SPACE))):
-        with pytest.raises(PlanError, match="no doubling loop"):
+        with pytest.raises(PlanError):
             read_trace(study)
 
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from refusals import refuses
 from samplers.choice.utility_support import LOOP, SPACE
 
 import optuna_dp as odp
 from optuna_dp.errors import (
-    InvalidArgumentError,
     PlanError,
 )
 from optuna_dp.mechanisms import DoublingPlan
@@ -19,7 +19,7 @@ from optuna_dp.samplers.choice.settings import UtilitySettings
 
 
 @pytest.mark.parametrize(
-    ("arguments", "match"),
+    ("arguments", "argument"),
     [
         ({"granularity": 0.0}, "granularity"),
         ({"granularity": 1.0}, "granularity"),
@@ -29,16 +29,18 @@ from optuna_dp.samplers.choice.settings import UtilitySettings
         ({"max_iterations": 0}, "max_iterations"),
     ],
 )
-def test_bad_arguments(arguments: dict[str, Any], match: str) -> None:
-    with pytest.raises(InvalidArgumentError, match=match):
+def test_bad_arguments(arguments: dict[str, Any], argument: str) -> None:
+    with refuses(argument):
         odp.ProposeTestSampler(SPACE, **{**LOOP, **arguments})
 
 
 @pytest.mark.parametrize("damage", [{"kind": "x"}, {"count": 0}, {}])
 def test_corrupted_settings(damage: dict[str, Any]) -> None:
-    data = UtilitySettings(DoublingPlan(1.0), 2, CandidateSource("list", 4)).to_json()
+    settings = UtilitySettings(DoublingPlan(1.0), 2, CandidateSource("list", 4))
+    data = settings.to_json()
+    assert UtilitySettings.from_json(data) == settings
     data["candidates"] = {**data["candidates"], **damage} if damage else None
-    with pytest.raises(PlanError, match="corrupted"):
+    with pytest.raises(PlanError):
         UtilitySettings.from_json(data)
 
 
@@ -56,5 +58,5 @@ def test_corrupted_settings(damage: dict[str, Any]) -> None:
 def test_corrupted_choices(damage: dict[str, Any]) -> None:
     record = Choice("n", (None, 3), 3).to_json()
     assert Choice.from_json(record).answers == (None, 3)
-    with pytest.raises(PlanError, match="The entry of the private choice is corrupted"):
+    with pytest.raises(PlanError):
         Choice.from_json({**record, **damage})

@@ -26,9 +26,9 @@ def released(mean_of: Any) -> odp.Release:
 
 
 def test_means_in_single_precision_are_refused() -> None:
-    with pytest.raises(ReleaseRefusedError, match="single precision"):
+    with pytest.raises(ReleaseRefusedError):
         released(lambda scores: np.mean(scores, dtype=np.float32))
-    with pytest.raises(ReleaseRefusedError, match="single precision"):
+    with pytest.raises(ReleaseRefusedError):
         released(lambda scores: float(scores.astype(np.float32).mean()))
 
 

@@ -7,10 +7,11 @@ from typing import Any
 import numpy as np
 import optuna
 import pytest
+from refusals import refuses
 from support import exactly, study_of
 
 import optuna_dp as odp
-from optuna_dp.errors import InvalidArgumentError, PlanError
+from optuna_dp.errors import PlanError
 from optuna_dp.priors.densities.informed import FixedCandidates
 from optuna_dp.priors.surrogate import GaussianProcess
 from optuna_dp.study.entries import DRAW
@@ -72,10 +73,10 @@ def test_each_of_the_papers_settings_is_part_of_the_plan(changed: dict[str, Any]
     study = study_of(sampler(**PUBLISHED))
     study.optimize(objective, n_trials=1)
     study.sampler = sampler(**{**PUBLISHED, **changed})
-    with pytest.raises(PlanError, match="differs from the study's plan"):
+    with pytest.raises(PlanError):
         study.optimize(objective, n_trials=1)
 
 
 def test_standardize_is_a_bool() -> None:
-    with pytest.raises(InvalidArgumentError, match="standardize"):
+    with refuses("standardize"):
         odp.DPHyPOSampler(standardize="no")  # type: ignore[arg-type]

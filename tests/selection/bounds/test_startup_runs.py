@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from refusals import refuses
 
 import optuna_dp as odp
 from optuna_dp.accounting.run_profile import pair_of
-from optuna_dp.errors import InvalidArgumentError
 from optuna_dp.selection.bounds.pointwise_bound import PointwiseProfile, pointwise_bound
 from optuna_dp.selection.bounds.profile_bound import DataProfile
 
@@ -119,7 +119,7 @@ def test_start_up_runs_are_an_event_of_their_own() -> None:
 
 @pytest.mark.parametrize(("startup", "policy"), [(1, "data"), (-1, "history"), (1.5, "history")])
 def test_start_up_runs_that_are_not_allowed(startup: float, policy: str) -> None:
-    with pytest.raises(InvalidArgumentError, match="startup_runs"):
+    with refuses("startup_runs"):
         odp.selection_guarantee(
             odp.gaussian(4.0),
             odp.Geometric(2),

@@ -13,6 +13,7 @@ from typing import Any, ClassVar
 import mpmath
 import numpy as np
 import pytest
+from refusals import refuses
 from selection.laws.trial_count_reference import mp_pmf
 
 import optuna_dp as odp
@@ -318,12 +319,12 @@ def _of_one(**members: object) -> type[TrialCount]:
 def test_a_law_is_charged_for_by_its_own_class_and_name() -> None:
     """A subclass would be charged for as its parent, and a namesake as whoever has the name."""
     for parent in (Geometric, Poisson, _of_one(law="the first of its name")):
-        with pytest.raises(InvalidArgumentError, match="subclass of TrialCount itself"):
+        with refuses("class"):
             type("Own", (parent,), {"__module__": "script", "law": "another"})
     for law in ("poisson", "the first of its name", 7):
-        with pytest.raises(InvalidArgumentError, match="a name that no other law has"):
+        with refuses("law"):
             _of_one(law=law)
-    with pytest.raises(InvalidArgumentError, match="drawn by exact_tail"):
+    with refuses("sample"):
         _of_one(law="draws by itself", sample=lambda law, uniform_bits=None: 20)
 
 
@@ -401,7 +402,7 @@ def test_a_law_whose_mean_is_another_or_that_cannot_be_charged_for_is_refused() 
         def exact_tail(self, ctx: Any, n: int) -> Any:
             return ctx.mpf(2) ** -n
 
-    with pytest.raises(InvalidArgumentError, match=r"phi'\(1\) is 7"):
+    with refuses("law"):
         odp.selection_guarantee(odp.gaussian(1.0), OnlyTail(5.0))
     with pytest.raises(InvalidArgumentError, match="_pgf_derivative"):
         odp.selection_guarantee(odp.gaussian(1.0), Unbounded(1.0))
@@ -415,7 +416,7 @@ def test_a_law_that_json_does_not_give_back_is_refused_where_it_is_given() -> No
         lambda: odp.selection_guarantee(odp.gaussian(1.0), law.capped(1)),
         lambda: odp.RandTuneSampler(trials=law),
     ):
-        with pytest.raises(InvalidArgumentError, match=r"tuple\[float, \.\.\.\]"):
+        with pytest.raises(InvalidArgumentError, match="tuple"):
             give()
 
 
@@ -435,5 +436,5 @@ def test_a_law_that_json_gives_back_as_another_one_is_refused() -> None:
             return {"law": self.law, "mean": round(self.mean, 2)}
 
     assert Rounded(2.5).checked() == Rounded(2.5)
-    with pytest.raises(InvalidArgumentError, match="JSON gives back"):
+    with refuses("law"):
         odp.selection_guarantee(odp.gaussian(1.0), Rounded(2.503))
