@@ -188,16 +188,16 @@ def plot_trade_off(
     curve = [(float(p), guarantee.true_positive_rate(float(p))) for p in rates]
     theme.line(figure, curve, "no attack can do better", theme.GUARANTEE, width=3)
     power = guarantee.true_positive_rate(marked)
-    theme.points(
-        figure,
-        [(marked, power)],
-        "marked",
-        theme.GUARANTEE,
-        size=11,
-        mode="markers+text",
-        text=[f"  at most {rounded_up(100 * power, 1)} % <br>  at {100 * marked:g} %"],
-        textposition="bottom right",
-        showlegend=False,
+    theme.points(figure, [(marked, power)], "marked", theme.GUARANTEE, size=11, showlegend=False)
+    # Beside the curve, where no line is.
+    figure.add_annotation(
+        x=marked,
+        y=power,
+        ax=30,
+        ay=-90,
+        text=f"at most {rounded_up(100 * power, 1)} %<br>at {100 * marked:g} %",
+        arrowcolor=theme.WORDS,
+        font={"color": theme.WORDS},
     )
     figure.update_xaxes(range=[0.0, 1.0], tickformat=".0%")
     figure.update_yaxes(range=[0.0, 1.0], tickformat=".0%")

@@ -83,6 +83,23 @@ def test_a_guarantee_without_a_renyi_curve_has_no_such_figure() -> None:
     assert "plot_privacy_profile" in caught.value.fix
 
 
+# True against false positives of an attack.
+
+
+def test_no_attack_is_above_the_trade_off_and_none_beneath_a_guess() -> None:
+    figure = vis.plot_trade_off(SEARCH, false_positive_rate=0.1)
+    curve, attack = trace(figure, "no attack can do better"), trace(figure, "strongest")
+    assert all(
+        x <= y == SEARCH.true_positive_rate(x) for x, y in zip(curve.x, curve.y, strict=True)
+    )
+    for x, y in zip(attack.x, attack.y, strict=True):
+        assert x <= y <= SEARCH.true_positive_rate(x)
+    marked = trace(figure, "marked")
+    assert (marked.x[0], marked.y[0]) == (0.1, SEARCH.true_positive_rate(0.1))
+    with refuses("false_positive_rate"):
+        vis.plot_trade_off(SEARCH, false_positive_rate=1.0)
+
+
 # The guarantee against delta.
 
 
