@@ -144,8 +144,8 @@ def release(study: optuna.Study, **options: Any) -> odp.Release:
     return odp.release(study, **options)
 
 
-def refused(study: optuna.Study, match: str) -> ReleaseRefusedError:
-    """Release refuses for the reason given, and leaves the study as it was."""
+def refused(study: optuna.Study, match: str | None = None) -> ReleaseRefusedError:
+    """Release refuses, with this word if one is given, and leaves the study as it was."""
     before = everything(study)
     with pytest.raises(ReleaseRefusedError, match=match) as caught:
         release(study)

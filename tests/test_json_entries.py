@@ -64,45 +64,45 @@ def test_what_older_versions_left_out_may_be_there_or_not() -> None:
     newer = replace(SOUND, since_then="2.0")
     assert newer.to_json() == {**WRITTEN, "since_then": "2.0"}
     assert Outer.from_json(newer.to_json()) == newer
-    with pytest.raises(PlanError, match="not what would be written"):
+    with pytest.raises(PlanError, match="written"):
         Outer.from_json({**WRITTEN, "since_then": None})
 
 
 def test_what_is_not_stored_cannot_be_read() -> None:
-    with pytest.raises(PlanError, match="it holds"):
+    with pytest.raises(PlanError, match="of_this_object"):
         Outer.from_json({**WRITTEN, "of_this_object": "x"})
 
 
 @pytest.mark.promise("a disk is full")
 @pytest.mark.parametrize(
-    ("damage", "words"),
+    ("damage", "named"),
     [
-        ({"version": 3}, "its version is 3.*Use the version"),
-        ({"version": True}, "its version is True"),
-        ({"inner": {"name": "a"}}, r"inner record is corrupted: it holds \['name'\] instead"),
-        ({"inner": {"name": "a", "flag": 0}}, "inner record is corrupted: it is wrong in its fl"),
-        ({"count": True}, "in its count"),
-        ({"count": "9876"}, "in its count"),
-        ({"count": 3.0}, "in its count"),
-        ({"count": -9876}, "the count is negative"),
-        ({"bounds": [0.5]}, "in its bounds"),
-        ({"bounds": [0.5, float("nan")]}, "in its bounds"),
-        ({"bounds": [0.5, 10**400]}, "in its bounds"),
-        ({"answers": {"0": 1}}, "in its answers"),
-        ({"key": "FF"}, "not what would be written"),
-        ({"key": 255}, "in its key"),
-        ({"batch_size": None}, "in its batch_size"),
-        ({"note": 9876}, "in its note"),
-        ({"more": 9876}, "it holds"),
+        ({"version": 3}, "version"),
+        ({"version": True}, "version"),
+        ({"inner": {"name": "a"}}, "inner"),
+        ({"inner": {"name": "a", "flag": 0}}, "flag"),
+        ({"count": True}, "count"),
+        ({"count": "9876"}, "count"),
+        ({"count": 3.0}, "count"),
+        ({"count": -9876}, "count"),
+        ({"bounds": [0.5]}, "bounds"),
+        ({"bounds": [0.5, float("nan")]}, "bounds"),
+        ({"bounds": [0.5, 10**400]}, "bounds"),
+        ({"answers": {"0": 1}}, "answers"),
+        ({"key": "FF"}, "written"),
+        ({"key": 255}, "key"),
+        ({"batch_size": None}, "batch_size"),
+        ({"note": 9876}, "note"),
+        ({"more": 9876}, "more"),
     ],
 )
-def test_anything_else_is_refused_without_its_values(damage: dict[str, Any], words: str) -> None:
-    with pytest.raises(PlanError, match=words) as caught:
+def test_anything_else_is_refused_without_its_values(damage: dict[str, Any], named: str) -> None:
+    with pytest.raises(PlanError, match=named) as caught:
         Outer.from_json({**WRITTEN, **damage})
     assert "9876" not in str(caught.value)
 
 
 @pytest.mark.parametrize("data", [None, 3, "text", [], {}, [WRITTEN]])
 def test_what_is_no_record_is_refused(data: Any) -> None:
-    with pytest.raises(PlanError, match="outer record is corrupted: it holds"):
+    with pytest.raises(PlanError, match="outer"):
         Outer.from_json(data)

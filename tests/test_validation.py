@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from refusals import refuses
 
 from optuna_dp.core import validation
 from optuna_dp.errors import InvalidArgumentError, OptunaDPError
@@ -32,7 +33,6 @@ def test_what_is_not_a_number_is_refused(check: str, value: Any) -> None:
     assert caught.value.argument == "delta"
     assert isinstance(caught.value, ValueError)
     assert isinstance(caught.value, OptunaDPError)
-    assert "delta=" in str(caught.value)
 
 
 @pytest.mark.parametrize(
@@ -71,8 +71,9 @@ def test_what_is_allowed_comes_back_plain() -> None:
     ],
 )
 def test_density_bounds_that_no_density_can_have_are_refused(value: Any) -> None:
-    with pytest.raises(InvalidArgumentError, match="density_bounds"):
+    with pytest.raises(InvalidArgumentError) as caught:
         validation.density_bounds(value)
+    assert caught.value.argument in ("density_bounds", "density_bounds[0]")
 
 
 def test_a_density_that_is_nowhere_below_the_prior_is_the_prior() -> None:
@@ -82,5 +83,6 @@ def test_a_density_that_is_nowhere_below_the_prior_is_the_prior() -> None:
 
 
 def test_a_whole_float_is_refused_with_what_to_write() -> None:
-    with pytest.raises(InvalidArgumentError, match="records=1_000_000"):
+    with refuses("records") as caught:
         validation.whole("records", 1e6)
+    assert "records=1_000_000" in caught.value.fix

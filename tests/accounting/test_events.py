@@ -12,6 +12,7 @@ import attr
 import numpy as np
 import pytest
 from dp_accounting import dp_event
+from refusals import refuses
 
 from optuna_dp import Binomial, Geometric, Logarithmic, NegativeBinomial, Poisson
 from optuna_dp.accounting import event_json
@@ -227,7 +228,7 @@ class TestJson:
             norm: str = "l2"
 
         monkeypatch.setattr(event_json, "FOREIGN_KINDS", [GaussianDpEvent])
-        with pytest.raises(InvalidArgumentError, match="does not know what this field means"):
+        with refuses("event.norm"):
             event_to_json(GaussianDpEvent(4.0))
 
     def test_records_never_import(self) -> None:
@@ -277,12 +278,13 @@ class TestJson:
     def test_every_missing_field_is_named(self) -> None:
         record = event_to_json(gaussian(1.0))
         del record["noise_multiplier"]
-        with pytest.raises(InvalidArgumentError, match=r"event\.noise_multiplier"):
+        with refuses("event.noise_multiplier"):
             event_from_json(record)
 
     def test_a_record_nested_without_end_is_refused(self) -> None:
         record: dict[str, Any] = {"type": "NoOpDpEvent"}
         for _ in range(5000):
             record = {"type": "SelfComposedDpEvent", "event": record, "count": 1}
-        with pytest.raises(InvalidArgumentError, match="levels"):
+        with pytest.raises(InvalidArgumentError) as caught:
             event_from_json(record)
+        assert caught.value.argument.startswith("event.event.")

@@ -203,7 +203,7 @@ def test_a_profile_that_ends_in_zero_is_pure() -> None:
 def test_a_profile_that_never_falls_below_one_is_not_private() -> None:
     guarantee = odp.Guarantee(odp.compose(odp.from_profile([0.0, 1.0], [1.0, 1.0])))
     assert guarantee.epsilon(0.5) == math.inf
-    assert "no delta below 1" in guarantee.reasons(0.5)["profile"]
+    assert guarantee.reasons(0.5)["profile"]
 
 
 @pytest.mark.slow

@@ -11,6 +11,7 @@ import mpmath
 import numpy as np
 import pytest
 from dp_accounting import dp_event
+from refusals import refuses
 
 import optuna_dp as odp
 from optuna_dp.accounting.epsilon_methods import epsilons_of
@@ -342,7 +343,7 @@ def test_unsupported_events_are_refused_before_any_work(wrap: Any) -> None:
         lambda run: odp.selection_guarantee(run, odp.Geometric(10)),
         lambda run: epsilons_of(run, "add_or_remove_one", DELTA),
     ):
-        with pytest.raises(UnsupportedEventError, match="UnsupportedDpEvent") as caught:
+        with pytest.raises(UnsupportedEventError) as caught:
             make(event)
         assert isinstance(caught.value.event, dp_event.UnsupportedDpEvent)
 
@@ -387,12 +388,12 @@ def test_bad_delta(delta: Any) -> None:
 
 @pytest.mark.parametrize("epsilon", [-1.0, math.nan, math.inf, "large"])
 def test_bad_epsilon(epsilon: Any) -> None:
-    with pytest.raises(InvalidArgumentError, match="epsilon"):
+    with refuses("epsilon"):
         odp.Guarantee(odp.gaussian(1.0)).delta(epsilon)
 
 
 def test_bad_relation() -> None:
-    with pytest.raises(InvalidArgumentError, match="neighbours"):
+    with refuses("neighboring_relation"):
         odp.Guarantee(odp.gaussian(1.0), "neighbours")
 
 

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from dp_accounting import NeighboringRelation, dp_event
 from dp_accounting.rdp import RdpAccountant, rdp_privacy_accountant
+from refusals import refuses
 
 from optuna_dp import Geometric
 from optuna_dp.accounting import events, run_rdp
@@ -124,7 +125,7 @@ class TestRdpOf:
         with pytest.raises(UnsupportedEventError) as caught:
             rdp_of(compose(SGD, bad))
         assert caught.value.event == bad
-        with pytest.raises(UnsupportedEventError, match=r"pure_dp\(2"):
+        with pytest.raises(UnsupportedEventError, match="pure_dp"):
             rdp_of(laplace(1.0), "replace_one")
 
     @pytest.mark.parametrize("orders", [[], [1.0], [0.5], [2.0, 2.0], [3.0, 2.0], [math.inf],
@@ -290,7 +291,7 @@ class TestConversion:
 
 
 def test_relation_names_are_checked_first() -> None:
-    with pytest.raises(InvalidArgumentError, match="relation"):
+    with refuses("neighboring_relation"):
         run_rdp.rdp_of(SGD, "zero_out")
     assert events.neighboring_relation("replace_one") is NeighboringRelation.REPLACE_ONE
 

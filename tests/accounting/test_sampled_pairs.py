@@ -139,7 +139,7 @@ def test_what_is_not_proved_is_refused() -> None:
     search = PrivateSelectionDpEvent(odp.gaussian(4.0), odp.Geometric(5))
     event = dp_event.PoissonSampledDpEvent(0.1, search)
     for relation in ("replace_one", "null_client"):
-        with pytest.raises(UnsupportedEventError, match="most events need 'add_or_remove_one'"):
+        with pytest.raises(UnsupportedEventError, match="add_or_remove_one"):
             odp.Guarantee(event, relation)
     unknown = dp_event.PoissonSampledDpEvent(0.1, dp_event.UnsupportedDpEvent())
     with pytest.raises(UnsupportedEventError):

@@ -13,10 +13,10 @@ from typing import Any
 import optuna
 import pytest
 from optuna.trial import Trial, TrialState
+from refusals import refuses
 from support import RUN, ask, exactly, study_of, tell
 
 import optuna_dp as odp
-from optuna_dp.errors import InvalidArgumentError
 
 SPACE = {"x": optuna.distributions.FloatDistribution(0.0, 1.0)}
 STORAGES = pytest.mark.parametrize("kind", ["memory", "sqlite"])
@@ -69,7 +69,7 @@ def test_a_score_that_is_nan_is_a_failed_run_and_never_wins(kind: str, tmp_path:
     )
     told = study.ask()
     told.suggest_float("x", 0.0, 1.0)
-    with pytest.warns(UserWarning, match="nan is not acceptable"):
+    with pytest.warns(UserWarning, match="nan"):
         study.tell(told, math.nan)
     study.optimize(lambda t: math.nan if t.number == 1 else t.suggest_float("x", 0.0, 1.0))
     assert [t.state for t in study.trials] == [TrialState.FAIL] * 2 + [TrialState.COMPLETE] * 2
@@ -110,7 +110,7 @@ def test_a_choice_that_is_nan_is_refused_at_the_first_suggest(kind: str, tmp_pat
     def objective(trial: Trial) -> float:
         return float(math.isnan(trial.suggest_categorical("c", [math.nan, 1.0])))
 
-    with pytest.raises(InvalidArgumentError, match="finite numbers"):
+    with refuses("choices of 'c'"):
         study.optimize(objective, callbacks=[odp.PrivacyCallback()])
     assert [t.params for t in study.trials] == [{}]
 

@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from refusals import refuses
 from selection.bounds.history_reference import Instance, exhaustive
 
 from optuna_dp import Binomial, Geometric, Logarithmic, NegativeBinomial, Poisson, pure_dp
@@ -22,7 +23,6 @@ from optuna_dp.attacks.history_attack import (
 )
 from optuna_dp.attacks.policy_attack import strongest_policy_attack
 from optuna_dp.attacks.selection_attack import strongest_attack
-from optuna_dp.errors import InvalidArgumentError
 from optuna_dp.selection.bounds.pointwise_bound import PointwiseProfile
 from optuna_dp.selection.bounds.profile_bound import DataProfile
 
@@ -300,7 +300,7 @@ def test_edges_give_no_nan(policy) -> None:
 
 
 def test_unknown_policy_is_refused() -> None:
-    with pytest.raises(InvalidArgumentError, match="policy"):
+    with refuses("policy"):
         strongest_policy_attack(
             DominatingPair.identity(),
             Geometric(3),

@@ -75,27 +75,28 @@ def test_an_unpacked_copy_beside_a_packed_one_is_no_second_data_set(tmp_path: Pa
 
 
 @pytest.mark.parametrize(
-    ("data", "words"),
+    "data",
     [
-        (b"", "nothing"),
-        (b"\x89PNG\r\n", "89 50 4e 47"),
-        (b"\0\0\x07\x01" + b"\0\0\0\x01" + b"\0", "not an idx file"),
-        (b"\0\0\x08\x03\0\0", "within its header"),
-        (b"\0\0\x08\x01\0\0\0\x05" + b"1234", "holds 4 bytes"),
-        (b"\0\0\x08\x01\0\0\0\x03" + b"1234", "header says 3"),
-        (gzip.compress(b"\0\0\x08\x01\0\0\0\x03123", mtime=0)[:-9], "damaged gzip"),
+        b"",
+        b"\x89PNG\r\n",
+        b"\0\0\x07\x01" + b"\0\0\0\x01" + b"\0",
+        b"\0\0\x08\x03\0\0",
+        b"\0\0\x08\x01\0\0\0\x05" + b"1234",
+        b"\0\0\x08\x01\0\0\0\x03" + b"1234",
+        gzip.compress(b"\0\0\x08\x01\0\0\0\x03123", mtime=0)[:-9],
     ],
+    ids=["nothing", "a picture", "an unknown type", "half a header", "short", "long", "gzip"],
 )
-def test_what_is_no_idx_file_is_refused(data: bytes, words: str, tmp_path: Path) -> None:
-    (tmp_path / "file").write_bytes(data)
-    with pytest.raises(IdxError, match=words):
-        read_idx(tmp_path / "file")
+def test_what_is_no_idx_file_is_refused(data: bytes, tmp_path: Path) -> None:
+    (tmp_path / "pixels").write_bytes(data)
+    with pytest.raises(IdxError, match="pixels"):
+        read_idx(tmp_path / "pixels")
 
 
 def test_a_missing_file_is_named(tmp_path: Path) -> None:
     made_up(tmp_path)
     (tmp_path / "t10k-labels-idx1-ubyte").unlink()
-    with pytest.raises(FileNotFoundError, match=r"t10k-labels.*apt install"):
+    with pytest.raises(FileNotFoundError, match="t10k-labels"):
         load(tmp_path)
     with pytest.raises(FileNotFoundError, match="train-images"):
         load(tmp_path / "nowhere")
@@ -105,17 +106,17 @@ def test_files_that_do_not_belong_together_are_refused(tmp_path: Path) -> None:
     made_up(tmp_path)
     file = tmp_path / "train-labels-idx1-ubyte"
     file.write_bytes(idx(np.zeros(6, np.uint8)))
-    with pytest.raises(IdxError, match="7 images"):
+    with pytest.raises(IdxError, match="train-labels"):
         load(tmp_path)
     file.write_bytes(idx(np.zeros(7, np.int32)))
     with pytest.raises(IdxError, match="int32"):
         load(tmp_path)
     file.write_bytes(idx(np.zeros(7, np.uint8)))
     (tmp_path / "t10k-images-idx3-ubyte").write_bytes(idx(np.zeros((3, 5, 5), np.uint8)))
-    with pytest.raises(IdxError, match="mixes two data sets"):
+    with pytest.raises(IdxError, match="5, 5"):
         load(tmp_path)
     made_up(tmp_path, "emnist-letters-")
-    with pytest.raises(IdxError, match="several data sets"):
+    with pytest.raises(IdxError, match="emnist-letters"):
         load(tmp_path)
 
 

@@ -73,7 +73,7 @@ def test_a_whole_procedure() -> None:
 
 @pytest.mark.parametrize("bad", [{"delta": 1.0}, {"delta": -0.1}, {"confidence": 1.0}])
 def test_bad_arguments(bad) -> None:
-    with pytest.raises(ValueError, match="must be in"):
+    with pytest.raises(ValueError, match=next(iter(bad))):
         audit([1] * 9, [2] * 9, **bad)
 
 

@@ -72,7 +72,6 @@ def test_what_a_release_would_say_of_runs_with_a_budget(plan) -> None:
     report = odp.check_objective(hands_nothing_in, plan=plan)
     assert [found.name for found in report.findings] == ["not compared"], str(report)
     assert report.ok, "the curator may vouch for it"
-    assert "nothing shows what its training spent" in str(report)
 
     def goes_on(trial):
         run = odp.start_run(trial)
@@ -86,7 +85,7 @@ def test_what_a_release_would_say_of_runs_with_a_budget(plan) -> None:
     report = odp.check_objective(goes_on, plan=plan)
     assert [found.name for found in report.findings] == ["refused at release"], str(report)
     assert not report.ok
-    assert "the training went on after run.spent" in str(report)
+    assert "run.spent" in str(report)
 
 
 PLAN = odp.plan_budget(epsilon=3.0, delta=1e-5, records=200, batch_size=40, epochs=1, pilots=0)

@@ -157,8 +157,8 @@ def test_what_is_planted_is_found_and_nothing_else(name: str) -> None:
     assert [f.name for f in report.findings] == expected, str(report)
     assert not report.ok
     assert str(report).startswith(f"FAULT {expected[0]}: ")
-    assert "Instead: " in str(report)
-    with pytest.raises(AssertionError, match="FAULT"):
+    assert all(f.change and f.change in str(report) for f in report.findings)
+    with pytest.raises(AssertionError, match=expected[0]):
         report.check()
 
 
@@ -201,7 +201,7 @@ def test_a_function_that_takes_no_trial_is_told_what_an_objective_is() -> None:
 
     report = odp.check_objective(train, EVENT)
     assert [f.name for f in report.findings] == ["arguments"]
-    assert "train(rate, hidden, records) cannot be called with the trial alone" in str(report)
+    assert "train(rate, hidden, records)" in str(report)
     assert report.runs == 0
 
 
@@ -238,7 +238,6 @@ def test_a_score_with_less_noise_than_the_event_says_is_found() -> None:
     assert names(noisy_score_of(4.0), None) == []
     report = odp.check_objective(noisy_score_of(8.0, count=2), EVENT)
     assert [(f.name, f.certain) for f in report.findings] == [("score noise", False)]
-    assert "no record is in two" in report.findings[0].what
 
 
 @pytest.mark.parametrize(

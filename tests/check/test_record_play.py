@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import optuna
 import pytest
+from refusals import refuses
 from started import NO_NOISE, started
 
 import optuna_dp as odp
@@ -103,7 +104,7 @@ def test_a_step_that_no_record_joins_ends_no_training() -> None:
 @pytest.mark.parametrize("noise", [0.0, -1.0, math.nan])
 def test_no_noise_is_no_training(noise: float) -> None:
     # Synthcity's PrivBayes: a scale that a setting makes zero.
-    with pytest.raises(ValueError, match="noise_multiplier"):
+    with refuses("noise_multiplier"):
         odp.dp_sgd(noise_multiplier=noise, sample_rate=0.1, steps=10)
 
 
@@ -112,9 +113,11 @@ def test_a_budget_is_not_spent_twice() -> None:
     def objective(trial: optuna.Trial) -> Any:
         run = odp.start_run(trial)
         odp.train(run, odp.SoftmaxRegression(4, 2), (X, Y), score="accuracy")
-        return odp.train(run, odp.SoftmaxRegression(4, 2), (X, Y), score="accuracy").score
+        with pytest.raises(PlanError) as caught:
+            odp.train(run, odp.SoftmaxRegression(4, 2), (X, Y), score="accuracy")
+        raise caught.value
 
-    with pytest.raises(PlanError, match="has begun its training already"):
+    with pytest.raises(PlanError):
         study_of(objective)
 
 

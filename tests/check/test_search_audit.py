@@ -9,9 +9,9 @@ import math
 
 import numpy as np
 import pytest
+from refusals import refuses
 
 import optuna_dp as odp
-from optuna_dp.errors import InvalidArgumentError
 from optuna_dp.mechanisms import DoublingPlan
 from optuna_dp.voting import VotePlan
 
@@ -246,11 +246,11 @@ def test_looking_does_not_bias_what_is_found() -> None:
 
 def test_bad_arguments_of_a_search() -> None:
     family = NeighbouringUtilities(2)
-    with pytest.raises(InvalidArgumentError, match="runs"):
+    with refuses("runs"):
         audit_search(lambda world, n: np.zeros(n), family, runs=10)
-    with pytest.raises(InvalidArgumentError, match="one row for each"):
+    with refuses("procedure"):
         audit_search(lambda world, n: np.zeros(3), family, runs=1000)
-    with pytest.raises(InvalidArgumentError, match="epsilon"):
+    with refuses("epsilon"):
         NeighbouringRuns(math.nan)
-    with pytest.raises(InvalidArgumentError, match="spread"):
+    with refuses("spread"):
         NeighbouringUtilities(2, 0)

@@ -136,9 +136,9 @@ def test_a_fork_of_a_study_in_memory_trains_in_one_process_only() -> None:
     def train() -> str:
         try:
             odp.train(odp.start_run(trial), odp.SoftmaxRegression(4, 2), records)
-        except PlanError as error:
-            return str(error)
+        except PlanError:
+            return "refused"
         return "trained"
 
-    assert all("began in another process" in text for text in in_forks(train))
+    assert in_forks(train) == ["refused"] * 2
     odp.train(run, odp.SoftmaxRegression(4, 2), records)

@@ -15,6 +15,7 @@ from typing import Any
 import optuna
 import pytest
 from optuna.trial import Trial, TrialState
+from refusals import refuses
 from samplers.budget.budget_support import budget
 from support import RUN, exactly, objective, study_of
 
@@ -42,8 +43,8 @@ def of_tune(count: int = 4, **options: Any) -> optuna.Study:
 
 
 @contextmanager
-def met(words: str, kind: type[OptunaDPError] = ReleaseRefusedError) -> Iterator[None]:
-    """A refusal with these words of a way out."""
+def met(words: str = "", kind: type[OptunaDPError] = ReleaseRefusedError) -> Iterator[None]:
+    """A refusal that names this part of a way out."""
     with pytest.raises(kind) as caught:
         yield
     assert words in str(caught.value)
@@ -89,7 +90,7 @@ def a_dead_last_run_with_one_to_spare() -> odp.Release:
 
 def no_pilot_with_a_score() -> odp.Release:
     study = of_budget()
-    with met("study.enqueue_trial({...}), and continue with study.optimize", PlanError):
+    with met("study.enqueue_trial", PlanError):
         study.optimize(lambda trial: math.nan * objective(trial))
     study.enqueue_trial({"x": 0.25})
     study.optimize(objective)
@@ -108,7 +109,7 @@ def enqueued_after_the_end() -> odp.Release:
 
 def several_objectives_and_nobody_who_chooses() -> odp.Release:
     study = optuna.create_study(directions=["maximize"] * 2, sampler=odp.BudgetSampler(PLAN))
-    with met("it must be a function of a list of (params, values)", OptunaDPError):
+    with refuses("choose"):
         study.optimize(lambda trial: (objective(trial), 0.0))
     chooses = odp.BudgetSampler(PLAN, choose=lambda pilots: pilots[0][0])
     study = optuna.create_study(directions=["maximize"] * 2, sampler=chooses)
@@ -124,7 +125,7 @@ def two_last_runs_at_once() -> odp.Release:
     study.optimize(objective, n_trials=2)
     last = study.ask()
     score = objective(last)
-    with met("Tell its result first", WaitError):
+    with met(kind=WaitError):
         study.ask()
     study.tell(last, score)
     study.optimize(objective)
@@ -135,7 +136,7 @@ def two_pilots_at_once_that_follow_each_other() -> odp.Release:
     study = of_budget()
     first, second = study.ask(), study.ask()
     value = objective(first)
-    with met("Tell its result first", WaitError):
+    with met(kind=WaitError):
         objective(second)
     study.tell(first, value)
     study.tell(second, objective(second))
@@ -147,7 +148,7 @@ def runs_are_to_come() -> odp.Release:
     study = of_tune()
     study.optimize(objective, n_trials=2)
     objective(study.ask())  # And its worker dies.
-    with met("ontinue with study.optimize"):
+    with met("study.optimize"):
         odp.release(study)
     odp.recover(study, fail=[2])
     study.optimize(objective)
@@ -169,7 +170,7 @@ def a_run_that_failed_before_it_began() -> odp.Release:
 def a_range_that_changed() -> odp.Release:
     study = of_tune()
     study.optimize(lambda trial: trial.suggest_float("x", 0.0, 1.0 + trial.number))
-    with met("draw a share from [0, 1] and scale it"):
+    with met():
         odp.release(study)
     study = of_tune()
     study.optimize(lambda trial: trial.suggest_float("share", 0.0, 1.0) * (1 + trial.number))
@@ -201,7 +202,7 @@ def test_ctrl_c_in_the_last_run_leaves_what_was_paid_for(
     study = of_budget(plan)
     with pytest.raises(KeyboardInterrupt):
         study.optimize(stopped)
-    said = "the budget has no other one"
+    said = "spare_runs=1"
     assert (said in caplog.text) == (plan is PLAN)
     caplog.clear()
     study.optimize(objective)

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from dp_accounting import dp_event
 from dp_accounting.pld import PLDAccountant
+from refusals import refuses
 from scipy.stats import norm
 from slow_cases import slow_if
 
@@ -131,7 +132,7 @@ def test_each_rung_has_half_the_noise_of_the_one_below() -> None:
     assert plan.pilots == 32
     assert [plan.run_at(i).rung for i in (0, 23, 24, 29, 30, 31, 32)] == [0, 0, 1, 1, 2, 2, 3]
     assert not plan.run_at(32).is_pilot
-    with pytest.raises(InvalidArgumentError, match="0 to 32"):
+    with refuses("slot"):
         plan.run_at(33)
 
 
@@ -153,8 +154,9 @@ def test_a_plan_of_a_function_knows_no_batch_and_refuses_a_rate() -> None:
     plan = odp.plan_budget(
         epsilon=3.0, run=lambda noise, steps: odp.gaussian(noise), steps=10, pilots=2
     )
-    with pytest.raises(InvalidArgumentError, match=r"optuna_dp\.learning_rate"):
+    with refuses("batch_size") as caught:
         plan.final.learning_rate()
+    assert "optuna_dp.learning_rate(" in caught.value.fix
 
 
 def test_every_run_that_may_start_is_in_the_event() -> None:
@@ -195,7 +197,7 @@ def test_an_exchange_across_disjoint_records_is_not_covered_by_the_worse_of_the_
     )
     guarantee = odp.Guarantee(worse, neighboring_relation="replace_one")
     assert across > 1.1 * guarantee.delta(epsilon)
-    with pytest.raises(InvalidArgumentError, match="one replacement may change"):
+    with refuses("score"):
         odp.plan_budget(
             epsilon=3.0, score="disjoint", neighboring_relation="replace_one", **DIGITS
         )
@@ -234,39 +236,38 @@ def test_the_record_is_read_back_and_nothing_else_is() -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "words"),
+    ("given", "argument"),
     [
-        ({"epsilon": 1e-9}, "no noise"),
+        ({"epsilon": 1e-9}, "epsilon"),
         ({"epsilon": -1.0}, "epsilon"),
         ({"epsilon": math.nan}, "epsilon"),
         ({"delta": 1.0}, "delta"),
-        ({"batch_size": 2000}, "at most the number of records"),
+        ({"batch_size": 2000}, "batch_size"),
         ({"records": 0}, "records"),
         ({"records": 10.5}, "records"),
         ({"epochs": 0.0}, "epochs"),
-        ({"epochs": 1e-4}, "steps"),
-        ({"epochs": None}, "missing"),
+        ({"epochs": 1e-4}, "epochs"),
+        ({"epochs": None}, "epochs"),
         ({"pilots": (0,)}, "pilots"),
         ({"pilots": (4, 0)}, "pilots"),
         ({"pilots": -1}, "pilots"),
-        ({"pilots": (4, 16)}, "more pilots than the rung before"),
-        ({"pilots": 20_000}, "at most"),
-        ({"pilots": 5000, "noise_increase": 1.01}, "too much to learn from"),
-        ({"pilot_epochs": 20}, "at most epochs"),
-        ({"noise_increase": 1.0}, "above 1"),
-        ({"noise_increase": 0.5}, "above 1"),
-        ({"score": "validation"}, "disjoint"),
+        ({"pilots": (4, 16)}, "pilots"),
+        ({"pilots": 20_000}, "pilots"),
+        ({"pilots": 5000, "noise_increase": 1.01}, "pilots"),
+        ({"pilot_epochs": 20}, "pilot_epochs"),
+        ({"noise_increase": 1.0}, "noise_increase"),
+        ({"noise_increase": 0.5}, "noise_increase"),
+        ({"score": "validation"}, "score"),
         ({"spare_runs": -1}, "spare_runs"),
-        ({"run": lambda noise, steps: odp.gaussian(noise)}, "either"),
+        ({"run": lambda noise, steps: odp.gaussian(noise)}, "records"),
         ({"neighboring_relation": "neighbours"}, "neighboring_relation"),
     ],
     ids=lambda value: value if isinstance(value, str) else "-".join(value),
 )
-def test_bad_input_gets_one_clear_line(given: dict[str, Any], words: str) -> None:
-    with pytest.raises(OptunaDPError) as caught:
+def test_bad_input_gets_one_clear_line(given: dict[str, Any], argument: str) -> None:
+    with refuses(argument) as caught:
         odp.plan_budget(**{"epsilon": 3.0, **DIGITS, **given})
     message = str(caught.value)
-    assert words in message
     assert "\n" not in message
     assert len(message) < 400
 

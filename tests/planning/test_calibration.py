@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from refusals import refuses
 from slow_cases import slow_if
 
 import optuna_dp as odp
@@ -235,8 +236,7 @@ def test_a_floor_that_noise_cannot_lower_is_named() -> None:
     )
     assert error.argument == "target_epsilon"
     floor = odp.selection_guarantee(odp.pure_dp(1.0), odp.Geometric(10)).epsilon(DELTA)
-    assert f"at least {floor:.3g}"[:-1] in error.allowed
-    assert "another part of the run" in error.fix
+    assert f"{floor:.3g}"[:-1] in error.allowed
 
 
 @pytest.mark.slow
@@ -244,7 +244,8 @@ def test_a_policy_that_sees_the_data_costs_something_under_any_noise() -> None:
     error = refused(
         run=odp.gaussian, trials=odp.Geometric(10), density_bounds=(0.75, 2.0), policy="data"
     )
-    assert "at least 2.3" in error.allowed
+    assert error.argument == "target_epsilon"
+    assert "2.3" in error.allowed
 
 
 @pytest.mark.slow
@@ -253,13 +254,14 @@ def test_a_delta_below_the_runs_own_cannot_be_reached() -> None:
         run=lambda s: odp.compose(odp.gaussian(s), odp.approximate_dp(0.1, 1e-3)),
         trials=odp.Geometric(10),
     )
-    assert "no value is enough" in error.allowed
+    assert error.argument == "target_epsilon"
+    assert "no value" in error.allowed
 
 
 def test_one_run_alone_may_cost_too_much() -> None:
     error = refused(run=odp.gaussian(1.0), trials=odp.Geometric)
     alone = odp.Guarantee(odp.gaussian(1.0)).epsilon(DELTA)
-    assert f"at least {alone:.3g}"[:-1] in error.allowed
+    assert f"{alone:.3g}"[:-1] in error.allowed
 
 
 @pytest.mark.slow
@@ -267,7 +269,7 @@ def test_adaptivity_may_have_nothing_left() -> None:
     error = refused(
         run=odp.gaussian(1.0), trials=odp.Geometric(10), density_bounds=bounds_of_ratio
     )
-    assert "without adaptivity" in error.allowed
+    assert error.argument == "target_epsilon"
 
 
 @pytest.mark.parametrize(
@@ -283,7 +285,7 @@ def test_adaptivity_may_have_nothing_left() -> None:
     ],
 )
 def test_exactly_one_unknown(kwargs: dict[str, Any]) -> None:
-    assert "exactly one" in refused(**kwargs).allowed
+    assert refused(**kwargs).argument == "run, trials, density_bounds"
 
 
 @pytest.mark.parametrize(
@@ -315,9 +317,9 @@ def test_bad_arguments(change: dict[str, Any], argument: str) -> None:
 
 
 def test_bad_results_of_the_functions() -> None:
-    with pytest.raises(InvalidArgumentError, match="trials"):
+    with refuses("trials"):
         calibrate(target_epsilon=9.0, delta=DELTA, run=odp.gaussian(1.0), trials=lambda m: m)  # type: ignore[arg-type,return-value]
-    with pytest.raises(InvalidArgumentError, match="density_bounds"):
+    with refuses("density_bounds"):
         calibrate(
             target_epsilon=9.0,
             delta=DELTA,
@@ -328,7 +330,7 @@ def test_bad_results_of_the_functions() -> None:
 
 
 def test_a_law_that_takes_no_mean_says_why() -> None:
-    with pytest.raises(InvalidArgumentError, match="shape"):
+    with refuses("shape"):
         calibrate(
             target_epsilon=9.0,
             delta=DELTA,
@@ -340,7 +342,7 @@ def test_a_law_that_takes_no_mean_says_why() -> None:
 def test_unsupported_runs_are_refused_at_once() -> None:
     from dp_accounting import dp_event
 
-    with pytest.raises(UnsupportedEventError, match="UnsupportedDpEvent"):
+    with pytest.raises(UnsupportedEventError):
         calibrate(
             target_epsilon=1.0,
             delta=DELTA,
@@ -351,7 +353,7 @@ def test_unsupported_runs_are_refused_at_once() -> None:
 
 @pytest.mark.parametrize("ratio", [0.5, 0.0, math.nan, math.inf])
 def test_ratios_below_one_are_refused(ratio: float) -> None:
-    with pytest.raises(InvalidArgumentError, match="ratio"):
+    with refuses("ratio"):
         bounds_of_ratio(ratio)
 
 

@@ -8,9 +8,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from refusals import refuses
 
 import optuna_dp as odp
-from optuna_dp.errors import InvalidArgumentError, UnsupportedEventError
+from optuna_dp.errors import UnsupportedEventError
 from optuna_dp.planning import selection_plan
 from optuna_dp.planning.selection_plan import PlanRow, SelectionPlan, law_of
 
@@ -153,7 +154,7 @@ def test_relation_and_delta_are_passed_on() -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "match"),
+    ("change", "argument"),
     [
         ({"delta": 0.0}, "delta"),
         ({"neighboring_relation": "twins"}, "neighboring_relation"),
@@ -176,15 +177,15 @@ def test_relation_and_delta_are_passed_on() -> None:
         ({"laws": [], "density_bounds": []}, "laws"),
     ],
 )
-def test_bad_input_is_refused_before_any_work(change: dict[str, Any], match: str) -> None:
-    with pytest.raises(InvalidArgumentError, match=match):
+def test_bad_input_is_refused_before_any_work(change: dict[str, Any], argument: str) -> None:
+    with refuses(argument):
         odp.selection_plan(**{"run": RUN, **change})
 
 
 def test_unsupported_runs_are_refused() -> None:
     from dp_accounting import dp_event
 
-    with pytest.raises(UnsupportedEventError, match="UnsupportedDpEvent"):
+    with pytest.raises(UnsupportedEventError):
         odp.selection_plan(dp_event.UnsupportedDpEvent())
 
 

@@ -10,6 +10,7 @@ import optuna
 import pytest
 from dp_accounting import dp_event
 from dp_accounting.pld import pld_privacy_accountant
+from refusals import refuses
 
 import optuna_dp as odp
 
@@ -63,8 +64,9 @@ def test_a_plan_with_open_ranges_charges_for_the_query_and_keeps_its_epsilon() -
 
 
 def test_a_plan_for_too_few_records_asks_for_ranges_and_names_the_columns() -> None:
-    with pytest.raises(ValueError, match=r"it works from 25 on.*'income'"):
+    with refuses("schema") as caught:
         plan(epsilon=0.1)
+    assert "'income'" in str(caught.value)
 
 
 def test_a_replaced_record_moves_twice_as_much_so_the_noise_is_twice_as_large() -> None:
@@ -123,19 +125,20 @@ def test_records_with_ranges_of_another_study_are_refused() -> None:
     first, second = study_of(plan()), study_of(plan())
     table = odp.draw_ranges(odp.start_run(first.ask()), SCHEMA, ROWS).encode(ROWS)
     run = odp.start_run(second.ask())
-    with pytest.raises(odp.errors.PlanError, match="in another study"):
+    with pytest.raises(odp.errors.PlanError, match="draw_ranges"):
         odp.train(run, odp.SoftmaxRegression(table.width, 2), table)
 
 
 @pytest.mark.promise("public-numbers")
 def test_what_a_plan_does_not_pay_for_is_not_drawn() -> None:
     run = odp.start_run(study_of(plan(schema=None)).ask())
-    with pytest.raises(odp.errors.PlanError, match="does not pay"):
+    with pytest.raises(odp.errors.PlanError, match="plan_budget"):
         odp.draw_ranges(run, SCHEMA, ROWS)
-    with pytest.raises(ValueError, match="draw_ranges"):
+    with refuses("schema") as caught:
         SCHEMA.encode(ROWS)
+    assert "odp.draw_ranges(" in caught.value.fix
     other = odp.Schema(a=odp.Number(0, 9, scale="private"), b=odp.Number(0, 9, scale="private"))
-    with pytest.raises(ValueError, match="pays for drawing 1"):
+    with refuses("schema"):
         odp.draw_ranges(odp.start_run(study_of(plan()).ask()), other, {"a": [1.0], "b": [1.0]})
 
 

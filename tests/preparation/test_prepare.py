@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import importlib.util
+import re
 import sys
 from pathlib import Path
 from types import ModuleType
@@ -11,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from refusals import refuses
 
 import optuna_dp as odp
 from optuna_dp.errors import InvalidArgumentError
@@ -49,10 +51,10 @@ def records() -> Any:
 def test_a_mistaken_preparation_of_a_frame_is_refused(port: Any) -> None:
     prepare = possible(port)
     prepare(records().copy())  # It works, so that it is not refused for anything else.
-    with pytest.raises(InvalidArgumentError, match="prepare=") as refusal:
+    with refuses("prepare") as refusal:
         example().SCHEMA.encode(records(), prepare=prepare)
-    by_itself = "each row must be prepared by itself" in str(refusal.value)
-    assert by_itself or "failed on 1 rows" in str(refusal.value)
+    # Not because the result has no numbers, for example.
+    assert re.search("itself|failed", str(refusal.value))
 
 
 @pytest.mark.parametrize("port", example().HONEST, ids=lambda port: port.title)
@@ -116,12 +118,12 @@ def first_ones(x: Any) -> Any:
 @pytest.mark.promise("prepared")
 @pytest.mark.parametrize("prepare", [many_only, first_ones])
 def test_what_treats_many_rows_in_another_way_is_refused(prepare: Any) -> None:
-    with pytest.raises(InvalidArgumentError, match="two halves"):
+    with refuses("prepare"):
         NUMBERS.encode(np.tile(ARRAY, (40, 1)), prepare=prepare)
 
 
 def test_what_depends_on_gaps_only_is_refused_where_it_was_not_tried() -> None:
-    with pytest.raises(InvalidArgumentError, match="no number in any made-up row"):
+    with refuses("prepare"):
         NUMBERS.encode(ARRAY, prepare=lambda x: (x - x.mean(axis=0)) / x.std(axis=0))
 
 
@@ -130,7 +132,7 @@ def test_a_small_mistake_beside_large_numbers_is_refused() -> None:
         x = np.nan_to_num(x)
         return np.stack([x[:, 0] / x[:, 0].max(), x[:, 1] * 1e9], axis=1)
 
-    with pytest.raises(InvalidArgumentError, match="prepared alone"):
+    with refuses("prepare"):
         NUMBERS.encode(ARRAY, prepare=prepare)
 
 
@@ -222,22 +224,22 @@ def test_rows_may_be_left_out_with_their_targets_only() -> None:
 
     table = schema.encode(rows, prepare=adults)
     assert table.y.tolist() == [1, 0]
-    with pytest.raises(InvalidArgumentError, match="not those of the targets any more"):
+    with refuses("prepare"):
         schema.encode(rows, prepare=lambda d: adults(d)[0])
 
 
 @pytest.mark.parametrize(
-    ("prepare", "reason"),
+    ("prepare", "argument"),
     [
-        (lambda rows: 1 / 0, "ZeroDivisionError"),
-        (lambda rows: None, "without numbers|a NoneType"),
-        (lambda rows: np.asarray(["a"] * len(rows["age"])), "without numbers"),
-        (lambda rows: (np.zeros((3, 1)), np.zeros(2)), "2 arrays"),
-        ("a text", "function of rows"),
+        (lambda rows: 1 / 0, "prepare"),
+        (lambda rows: None, "rows"),  # What it returns is read as a table.
+        (lambda rows: np.asarray(["a"] * len(rows["age"])), "prepare"),
+        (lambda rows: (np.zeros((3, 1)), np.zeros(2)), "prepare"),
+        ("a text", "prepare"),
     ],
 )
-def test_what_is_no_preparation_is_refused(prepare: Any, reason: str) -> None:
-    with pytest.raises(InvalidArgumentError, match=reason):
+def test_what_is_no_preparation_is_refused(prepare: Any, argument: str) -> None:
+    with refuses(argument):
         SCHEMA.encode(ROWS, prepare=prepare)
 
 

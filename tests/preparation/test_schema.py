@@ -14,6 +14,7 @@ import optuna
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from refusals import refuses
 from started import NO_NOISE, started
 
 import optuna_dp as odp
@@ -199,7 +200,7 @@ def test_days_and_times_are_scaled_in_universal_time() -> None:
 
 def test_a_column_of_times_for_numbers_is_refused_by_its_type() -> None:
     days = np.asarray(["2020-01-01"], dtype="datetime64[D]")
-    with pytest.raises(InvalidArgumentError, match=r"age=.*it has times"):
+    with refuses("age"):
         odp.Schema(age=(20, 80)).encode({"age": days})
 
 
@@ -217,7 +218,7 @@ def test_odd_pixels_are_public_numbers_and_axes_are_not_moved() -> None:
     schema = odp.Schema.images(2, 2, low=0, high=1)
     table = schema.encode([[[math.nan, math.inf], [None, "x"]]])
     assert table.x.tolist() == [[[0, 1], [0, 0]]]
-    with pytest.raises(InvalidArgumentError, match="Move the axes"):
+    with refuses("rows"):
         odp.Schema.images(3, 8, 8).encode(np.zeros((5, 8, 8, 3)))
 
 
@@ -248,8 +249,9 @@ def test_the_first_rows_of_each_person_are_kept_and_none_without_a_name() -> Non
     one = odp.Schema(age=(0, 10), died=[0, 1], target="died", unit="patient", most=1)
     table = {name: column[:3] for name, column in table.items()}
     assert one.encode(table, [1, 0, 0]).y.tolist() == [1, 0]
-    with pytest.raises(InvalidArgumentError, match="'patient'"):
+    with refuses("rows") as caught:
         schema.encode(np.zeros((3, 1)))
+    assert "'patient'" in caught.value.why
 
 
 def test_targets_are_places_and_predictions_are_in_their_own_words() -> None:
@@ -286,57 +288,59 @@ def test_an_encoded_table_cannot_be_written_to() -> None:
 
 
 @pytest.mark.parametrize(
-    ("value", "advice"),
+    ("value", "example"),
     [
-        ([0, 100], r"age=.*Write \(0, 100\) for a range"),
-        ([0.0, 1.0], r"age=.*Write \(0.0, 1.0\) for a range"),
-        ((80, 20), r"age=.*low < high"),
-        ((0, math.inf), r"age=.*low < high"),
-        ((-1e308, 1e308), r"age=.*low < high"),
-        ((1, 2, 3), r"age=.*For example \(20, 80\)"),
-        ("number", r"age=.*For example \(20, 80\)"),
-        (("2020-01-01", "2021-01-01"), r"age=.*odp\.Date"),
-        ([], r"age=.*For example"),
-        (["a", "a"], r"age=.*once"),
-        ([None, "a"], r"age=.*missing"),
-        (float, r"age=.*For example"),
+        ([0, 100], "(0, 100)"),
+        ([0.0, 1.0], "(0.0, 1.0)"),
+        ((80, 20), ""),
+        ((0, math.inf), ""),
+        ((-1e308, 1e308), ""),
+        ((1, 2, 3), "(20, 80)"),
+        ("number", "(20, 80)"),
+        (("2020-01-01", "2021-01-01"), "odp.Date"),
+        ([], "(20, 80)"),
+        (["a", "a"], ""),
+        ([None, "a"], ""),
+        (float, "(20, 80)"),
     ],
 )
 def test_what_says_nothing_public_is_refused_with_the_column_and_what_to_write(
-    value: Any, advice: str
+    value: Any, example: str
 ) -> None:
-    with pytest.raises(InvalidArgumentError, match=advice):
+    with refuses("age") as caught:
         odp.Schema(age=value)
+    assert example in caught.value.fix
 
 
 @pytest.mark.parametrize(
-    ("rows", "advice"),
+    ("rows", "named"),
     [
-        ({"age": [1]}, "without 'sex', 'day'.*The table has 'age'"),
-        ({"age": [1], "sex": ["F", "M"], "day": [None]}, "one length"),
-        (np.zeros((3, 2)), "in their order"),
-        (None, "a data frame, a mapping"),
-        (5, "a data frame, a mapping"),
+        ({"age": [1]}, "'sex', 'day'"),
+        ({"age": [1], "sex": ["F", "M"], "day": [None]}, ""),
+        (np.zeros((3, 2)), ""),
+        (None, ""),
+        (5, ""),
     ],
 )
-def test_rows_of_another_shape_are_refused_with_what_to_give(rows: Any, advice: str) -> None:
-    with pytest.raises(InvalidArgumentError, match=advice):
+def test_rows_of_another_shape_are_refused_with_what_to_give(rows: Any, named: str) -> None:
+    with refuses("rows") as caught:
         SCHEMA.encode(rows)
+    assert named in str(caught.value)
 
 
 @pytest.mark.parametrize(
-    ("arguments", "advice"),
+    ("arguments", "argument"),
     [
-        ({"target": "died"}, r"died=\['no', 'yes'\]"),
-        ({"age": (20, 80), "target": 3}, "name of a column"),
-        ({"unit": "age", "most": 1}, "Take age= away"),
-        ({"unit": "patient"}, "belong together"),
-        ({"unit": "patient", "most": 0}, "most=0"),
-        ({"day": odp.Date("2020-01-01", "2021-01-01"), "target": "day"}, "classes"),
+        ({"target": "died"}, "target"),
+        ({"age": (20, 80), "target": 3}, "target"),
+        ({"unit": "age", "most": 1}, "unit"),
+        ({"unit": "patient"}, "most"),
+        ({"unit": "patient", "most": 0}, "most"),
+        ({"day": odp.Date("2020-01-01", "2021-01-01"), "target": "day"}, "target"),
     ],
 )
-def test_a_target_or_a_person_that_is_none_is_refused(arguments: Any, advice: str) -> None:
-    with pytest.raises(InvalidArgumentError, match=advice):
+def test_a_target_or_a_person_that_is_none_is_refused(arguments: Any, argument: str) -> None:
+    with refuses(argument):
         odp.Schema(**{"age": (20, 80), **arguments})
 
 

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from refusals import refuses
 
 torch = pytest.importorskip("torch")
 
@@ -15,14 +16,13 @@ from started import NO_NOISE, claimed, started  # noqa: E402
 from torch import nn  # noqa: E402
 
 import optuna_dp as odp  # noqa: E402
-from optuna_dp.errors import InvalidArgumentError  # noqa: E402
 from optuna_dp.study.entries import TRAININGS  # noqa: E402
 
 N, NORM = 9, 0.7
 X, Y = torch.randn(N, 4), torch.randint(0, 3, (N,))
 SERIES, TOKENS = torch.randn(N, 6, 4), torch.randint(0, 9, (N, 6))
 cross_entropy = nn.functional.cross_entropy
-SLOW = "Records are computed one after another.*ms a record.*s a step.*minutes"
+SLOW = "minutes"  # How long it takes is said.
 
 
 class Recurrent(nn.Module):
@@ -121,7 +121,7 @@ def test_a_step_is_the_clipped_sum_of_single_gradients(kind: str) -> None:
 def test_records_of_different_lengths_are_computed_one_by_one() -> None:
     series = [(torch.randn(2 + i, 4), Y[i]) for i in range(N)]
     model = Recurrent(nn.LSTM(4, 5, batch_first=True))
-    with pytest.warns(UserWarning, match="different shapes"):
+    with pytest.warns(UserWarning, match="shapes"):
         trained = odp.train(
             started(N), model, series, loss=cross_entropy, learning_rate=0.1, score="accuracy"
         )
@@ -199,7 +199,7 @@ def kept_here(output: Any, target: Any, kept: list[Any] = [1.0]) -> Any:  # noqa
 )
 def test_what_uses_something_of_earlier_records_is_refused(model: Any, loss: Any) -> None:
     run = started(N)
-    with pytest.raises(InvalidArgumentError, match="keeps something of earlier records"):
+    with refuses("loss"):
         odp.train(run, model, (X, Y), loss=loss, learning_rate=0.1)
     assert claimed(run, TRAININGS) == []
 
@@ -211,5 +211,6 @@ def test_a_contrastive_loss_sees_one_record() -> None:
         assert len(output) > 1, "a contrastive loss needs other records"
         return output.sum()
 
-    with pytest.raises(InvalidArgumentError, match="a contrastive loss needs other records"):
+    with refuses("loss") as caught:
         odp.train(started(N), nn.Linear(4, 3), (X, Y), loss=loss, learning_rate=0.1)
+    assert "a contrastive loss needs other records" in caught.value.why

@@ -26,7 +26,7 @@ LOOPS: dict[str, tuple[Callable[[Any], None], str | None]] = {}
 
 
 def loop(refusal: str | None = None) -> Any:
-    """Registers a loop, with words of its refusal if it is refused."""
+    """Registers a loop, with a word of its refusal if it is refused."""
 
     def register(function: Callable[[Any], None]) -> Callable[[Any], None]:
         LOOPS[function.__name__] = function, refusal
@@ -83,7 +83,7 @@ def mnist(run: Any) -> None:
         losses.append(loss.item())
 
 
-@loop("loop over epochs")
+@loop("epochs")
 def mnist_in_epochs(run: Any) -> None:
     model = SampleConvNet()
     model, optimizer, loader = make_private(run, model, sgd(model), images())
@@ -186,7 +186,7 @@ def char_lstm(run: Any, kind: str = "DPLSTM", **loading: Any) -> None:
         optimizer.step()
 
 
-@loop("padding to the longest|other records of its batch")
+@loop("padding|other records")
 def char_lstm_padded_by_batch(run: Any) -> None:
     # The last state depends on how long the longest name of the batch is.
     one_long = lambda batch: padded([*batch[:-1], (torch.ones(6 + len(batch) % 7), batch[-1][1])])  # noqa: E731
@@ -214,7 +214,7 @@ class Packed(CharLSTM):
 
 # Opacus 1.6 has the gradients of a packed LSTM in the order of lengths, and those of other layers
 # in that of the batch, so a row that is clipped is made of two records.
-@loop("a packed LSTM of Opacus")
+@loop("LSTM")
 def packed_lstm(run: Any) -> None:
     model = Packed()
     model, optimizer, loader = make_private(
@@ -251,7 +251,7 @@ def imdb(run: Any) -> None:
         optimizer.step()
 
 
-@loop("torch.nn.Embedding and a mean")
+@loop("torch.nn.Embedding")
 def torchtext_with_bags(run: Any) -> None:
     model = nn.EmbeddingBag(20, 10)
     make_private(run, model, sgd(model), sentences())
@@ -264,7 +264,7 @@ def discriminator_and_generator() -> Any:
     return discriminator, nn.Sequential(nn.Linear(4, 64), nn.Unflatten(1, (1, 8, 8)))
 
 
-@loop("Step once for each batch")
+@loop("once")
 def dcgan(run: Any) -> None:
     discriminator, generator = discriminator_and_generator()
     optimizer = torch.optim.Adam(discriminator.parameters(), lr=0.01)
@@ -299,7 +299,7 @@ def dcgan_of_one_step(run: Any, first: int) -> None:
             of_generator.step()
 
 
-@loop("let it begin with the third batch")
+@loop("third")
 def dcgan_with_one_step(run: Any) -> None:
     dcgan_of_one_step(run, first=0)
 
@@ -431,7 +431,7 @@ def language_model_with_tied_weights(run: Any) -> None:
         optimizer.step()
 
 
-@loop("ignore_index|all tokens")
+@loop("ignore_index|tokens")
 def language_model_with_padding(run: Any) -> None:
     model = Tied()
     model, optimizer, loader = make_private(run, model, sgd(model), sentences(TOKENS))
@@ -470,7 +470,7 @@ def simclr(run: Any) -> None:
         optimizer.step()
 
 
-@loop("class weights")
+@loop("weights")
 def imbalanced_classes(run: Any) -> None:
     model = SampleConvNet()
     criterion = nn.CrossEntropyLoss(weight=torch.linspace(1.0, 9.0, 10))
@@ -573,7 +573,7 @@ def hugging_face_bert(run: Any) -> None:
     hugging_face(run)
 
 
-@loop("repeat that input for each record")
+@loop("repeat")
 def hugging_face_bert_without_positions(run: Any) -> None:
     hugging_face(run, without_positions=True)
 

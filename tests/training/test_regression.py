@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from refusals import refuses
 from started import started
 
 torch = pytest.importorskip("torch")
@@ -15,7 +16,6 @@ torch = pytest.importorskip("torch")
 from torch import nn  # noqa: E402
 
 import optuna_dp as odp  # noqa: E402
-from optuna_dp.errors import InvalidArgumentError  # noqa: E402
 
 FEATURES, RECORDS = 6, 400
 INPUTS = odp.made_up_inputs(*[(-1.0, 1.0)] * 64)
@@ -72,7 +72,7 @@ def test_it_is_trained_with_adam_without_a_word(make: Any) -> None:
 
 def test_steps_of_sgd_that_a_squared_error_may_not_bear_are_warned_of() -> None:
     little_noise = started(RECORDS, **{**PLAN, "noise_multiplier": 0.5})
-    with pytest.warns(UserWarning, match=r"single output.*optimizer='adam'"):
+    with pytest.warns(UserWarning, match="optimizer='adam'"):
         found = odp.rehearse_module(little_noise, network(), INPUTS, optimizer="sgd")
     assert found.learning_rate > 0.5
 
@@ -113,16 +113,15 @@ def test_a_single_logit_is_no_regression_and_needs_a_rate(arguments: dict[str, A
         return odp.train(run, model, (x, (y > 0).float()), **arguments, **more)
 
     x, y = records()
-    with pytest.raises(InvalidArgumentError, match="two outputs") as refused:
+    with refuses("learning_rate"):
         train()
-    assert refused.value.argument == "learning_rate"
     assert train(learning_rate=0.1).rehearsal is None
 
 
 def test_a_model_that_answers_no_input_by_itself_is_refused() -> None:
-    with pytest.raises(InvalidArgumentError, match=r"shape \(\)") as refused:
+    with refuses("learning_rate") as refused:
         rehearsal(nn.Sequential(nn.Linear(64, 1), Mean()))
-    assert refused.value.argument == "learning_rate"
+    assert "()" in refused.value.why
 
 
 class Mean(nn.Module):

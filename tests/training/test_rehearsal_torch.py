@@ -9,6 +9,7 @@ import warnings
 from typing import Any
 
 import pytest
+from refusals import refuses
 from started import claimed, started
 
 torch = pytest.importorskip("torch")
@@ -286,9 +287,8 @@ PICTURES, IDS = torch.rand(40, 1, 8, 8), torch.randint(40, (40, 6))
 
 @pytest.mark.parametrize(("make", "x"), [(grouped, PICTURES), (Text, IDS)])
 def test_a_model_whose_inputs_cannot_be_known_needs_a_schema_or_a_rate(make: Any, x: Any) -> None:
-    with pytest.raises(InvalidArgumentError, match="learning_rate=") as refused:
+    with refuses("inputs"):
         train(make(), x)
-    assert refused.value.argument == "inputs"
     schema = odp.made_up_images(1, 8, 8) if make is grouped else odp.made_up_tokens(40, 6)
     assert train(make(), x, inputs=schema).rehearsal.learning_rate > 0.0
     assert train(make(), x, learning_rate=0.01).rehearsal is None

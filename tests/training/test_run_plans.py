@@ -83,7 +83,7 @@ def test_a_run_that_spends_more_is_refused(sampler: Any) -> None:
         run.spent(recorded(what_it_did(run, noise=0.9)))
         return run.score(CORRECT)
 
-    with pytest.raises(PlanError, match="spent more than the plan allows"):
+    with pytest.raises(PlanError):
         studied(sampler, spends_more)
 
 
@@ -91,9 +91,10 @@ def test_a_run_that_spends_more_is_refused(sampler: Any) -> None:
 def test_what_is_not_compared_needs_the_curators_word() -> None:
     with logged() as lines:
         study = studied(odp.RandTuneSampler, by_hand)
-    assert sum("Nothing shows that a run" in line for line in lines) == 1
-    with pytest.raises(ReleaseRefusedError, match="nothing shows what its training spent"):
+    assert sum("vouched=" in line for line in lines) == 1
+    with pytest.raises(ReleaseRefusedError) as caught:
         odp.release(study)
+    assert caught.value.trial_number == 0
     release = odp.release(study, vouched="Our own trainer adds the noise.")
     assert release.spending["training"] == release.spending["score"] == "not checked"
     assert "Our own trainer adds the noise." in release.statement()
@@ -111,8 +112,9 @@ def test_runs_of_different_words_need_the_curators_word() -> None:
         return run.score(np.ones(100, dtype=bool), vouched="The rest has no label.")
 
     study = studied(odp.RandTuneSampler, mixed)
-    with pytest.raises(ReleaseRefusedError, match="may tell how many runs"):
+    with pytest.raises(ReleaseRefusedError) as caught:
         odp.release(study)
+    assert caught.value.trial_number is None
     release = odp.release(study, vouched="A tenth of the records has labels.")
     assert release.spending["score"] == "not checked"
     assert "The rest has no label." not in release.statement()
@@ -122,7 +124,7 @@ def test_runs_of_different_words_need_the_curators_word() -> None:
 @pytest.mark.slow
 def test_another_cost_of_a_run_is_refused() -> None:
     study = study_of(odp.RandTuneSampler(trials=exactly(2), run=RUN))
-    with pytest.raises(PlanError, match="another cost of a run than the study's plan"):
+    with pytest.raises(PlanError, match="PrivacyCallback"):
         study.optimize(honest, callbacks=[odp.PrivacyCallback(odp.gaussian(4.0))])
     study.optimize(honest, callbacks=[odp.PrivacyCallback(RUN.event)])  # The same cost.
     assert odp.release(study).guarantee.event.run == RUN.event
@@ -200,19 +202,19 @@ def test_what_is_no_run(name: str, value: Any) -> None:
 
 def test_an_event_says_nothing_of_what_a_trial_may_do() -> None:
     study = study_of(odp.RandTuneSampler(trials=exactly(2), run=odp.gaussian(4.0)))
-    with pytest.raises(PlanError, match=r"RandTuneSampler\(run=optuna_dp\.RunPlan"):
+    with pytest.raises(PlanError, match="RunPlan"):
         odp.start_run(study.ask())
 
 
 def test_a_large_delta_is_warned_of() -> None:
     study = studied(odp.RandTuneSampler, honest)
-    with pytest.warns(UserWarning, match="publishing one whole record"):
+    with pytest.warns(UserWarning, match="delta"):
         odp.release(study, delta=0.3)
     stated = study_of(odp.RandTuneSampler(trials=exactly(2), run=odp.gaussian(4.0)))
     stated.optimize(lambda trial: trial.suggest_float("x", 0.0, 1.0))
-    with pytest.warns(UserWarning, match="delta=0.3 is large"):
+    with pytest.warns(UserWarning, match="delta=0.3"):
         odp.release(stated, delta=0.3, vouched="a test")
-    with pytest.warns(UserWarning, match="publishing one whole record"):
+    with pytest.warns(UserWarning, match="delta"):
         odp.plan_budget(
             epsilon=3.0, delta=0.01, records=np.int64(569), batch_size=64, epochs=5, pilots=0
         )

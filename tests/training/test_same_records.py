@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from refusals import refuses
 
 torch = pytest.importorskip("torch")
 
@@ -40,7 +41,7 @@ def test_a_copy_of_a_run_trains_no_second_time(
     runs = [run, copied(run)]
     first, second = runs if original_first else runs[::-1]
     train(run=first)
-    with pytest.raises(PlanError, match="has begun its training already"):
+    with pytest.raises(PlanError):
         train(run=second)
 
 
@@ -78,7 +79,7 @@ VIEWS = [(X[i], int(Y[i])) for i in range(N)]
     [Subset(PAIRS, range(N)), OwnData(), Shaken(PAIRS), Shaken(OwnData()), VIEWS, Shaken(VIEWS)],
 )
 def test_records_are_known_again_under_a_data_set(records: Any) -> None:
-    with pytest.warns(UserWarning, match="names all the records"):
+    with pytest.warns(UserWarning, match="names"):
         train(records=records, loss=lambda o, t: cross_entropy(o - X.mean(), t))
     with pytest.raises(InvalidArgumentError) as refusal:
         train(records=records, learning_rate=None, inputs=X[:5])
@@ -102,7 +103,7 @@ HALF = Subset(PAIRS, range(N // 2))
     ],
 )
 def test_a_record_and_its_augmentation_are_one_record(records: Any) -> None:
-    with pytest.raises(InvalidArgumentError, match="holds a record twice"):
+    with refuses("records"):
         train(records=records)
 
 
@@ -134,5 +135,5 @@ def test_training_records_are_no_public_ones_whatever_holds_them(
     if is_allowed:
         assert 0.0 <= score() <= 1.0
     else:
-        with pytest.raises(InvalidArgumentError, match="some of the training's records"):
+        with refuses("score_records"):
             score()

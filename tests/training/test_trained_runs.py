@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import optuna
 import pytest
+from refusals import refuses
 from started import NO_NOISE, claimed, started
 from support import logged, study_of
 
@@ -75,7 +76,7 @@ def test_a_second_training_in_a_trial_is_refused_and_trains_nothing() -> None:
     train(run)
     module = model()
     before = [parameter.detach().clone() for parameter in module.parameters()]
-    with pytest.raises(PlanError, match="has begun its training already"):
+    with pytest.raises(PlanError):
         train(run, module)
     assert all(torch.equal(a, b) for a, b in zip(before, module.parameters(), strict=True))
 
@@ -102,7 +103,7 @@ def test_of_many_threads_one_trains_at_most() -> None:
 
 def test_the_numbers_of_a_plan_cannot_train() -> None:
     plan = odp.plan_budget(epsilon=3.0, records=N, batch_size=20, epochs=10, pilots=0)
-    with pytest.raises(PlanError, match="no trial was given"):
+    with pytest.raises(PlanError):
         train(plan.final)
 
 
@@ -278,9 +279,8 @@ def test_disjoint_records_are_scored_by_their_public_number() -> None:
 @pytest.mark.promise("scored-records")
 def test_training_records_are_no_disjoint_records() -> None:
     run = started(N, score="disjoint", **EXACT)
-    with pytest.raises(InvalidArgumentError, match="shares memory with the training's") as caught:
+    with refuses("score_records"):
         train(run, score="accuracy", score_records=(X[10:], Y[10:]), score_size=50)
-    assert caught.value.argument == "score_records"
 
 
 def test_public_records_are_scored_exactly() -> None:
@@ -475,7 +475,7 @@ def test_copies_of_trained_records_are_no_records_to_score() -> None:
             score_size=80,
         )
 
-    with pytest.raises(InvalidArgumentError, match="almost all of these are equal"):
+    with refuses("score_records"):
         train((x, y), (x[held_out], y[held_out]))
     train((x[~held_out], y[~held_out]), (x[held_out], y[held_out]))
     # Tables of few different rows have equal ones by chance.
@@ -493,8 +493,9 @@ def test_a_training_with_other_numbers_than_granted_is_not_released() -> None:
         return float(train(shorter, score="accuracy").score)
 
     study.optimize(objective)
-    with pytest.raises(ReleaseRefusedError, match="got other numbers than those"):
+    with pytest.raises(ReleaseRefusedError, match="start_run") as caught:
         odp.release(study)
+    assert caught.value.trial_number == 0
 
 
 @pytest.mark.promise("a training is begun twice in a trial")

@@ -5,11 +5,11 @@ Nothing is charged then: the trial has not claimed its training, and may train a
 
 from __future__ import annotations
 
-import re
 from typing import Any
 
 import numpy as np
 import pytest
+from refusals import refuses
 
 torch = pytest.importorskip("torch")
 
@@ -39,9 +39,9 @@ def linear() -> nn.Module:
 
 
 def refused(
-    match: str, model: Any = None, records: Any = None, *, planned: int = N, **arguments: Any
+    argument: str, model: Any = None, records: Any = None, *, planned: int = N, **arguments: Any
 ) -> InvalidArgumentError:
-    """The training is refused, and nothing was claimed, moved or left behind."""
+    """The training is refused for an argument, and nothing was claimed, moved or left behind."""
     model = linear() if model is None else model
     records = (X, Y) if records is None else records
     if "record_loss" not in arguments:
@@ -49,7 +49,7 @@ def refused(
     run = started(planned)
     is_module = isinstance(model, nn.Module)
     before = {k: v.clone() for k, v in model.state_dict().items()} if is_module else {}
-    with pytest.raises(InvalidArgumentError, match=match) as caught:
+    with refuses(argument) as caught:
         odp.train(run, model, records, **arguments)
     assert claimed(run, TRAININGS) == []
     if is_module:
@@ -88,8 +88,7 @@ class RunningMean(nn.Module):
     ],
 )
 def test_running_statistics_are_refused_with_the_remedy(model: nn.Module) -> None:
-    error = refused("BatchNorm", model, (IMAGES, Y))
-    assert error.argument == "model"
+    error = refused("model", model, (IMAGES, Y))
     assert "GroupNorm" in error.fix
     assert ".eval()" in error.fix
 
@@ -97,51 +96,44 @@ def test_running_statistics_are_refused_with_the_remedy(model: nn.Module) -> Non
 @pytest.mark.promise("gradients")
 @pytest.mark.parametrize("in_place", [True, False])
 def test_running_means_written_by_hand_are_refused(in_place: bool) -> None:
-    refused("it changes its buffer 'mean'", RunningMean(in_place=in_place))
+    assert "'mean'" in refused("model", RunningMean(in_place=in_place)).why
 
 
 def test_a_loss_that_is_no_number_is_refused() -> None:
-    refused("a tensor with one number", loss=lambda output, target: output)
-    refused("a tensor with one number", loss=lambda output, target: 1.0)
+    refused("loss", loss=lambda output, target: output)
+    refused("loss", loss=lambda output, target: 1.0)
 
 
 def test_a_loss_that_fails_says_how_it_is_called() -> None:
-    error = refused("RuntimeError", nn.Linear(5, 3))
-    assert "batch axis" in error.fix
+    error = refused("loss", nn.Linear(5, 3))
+    assert "RuntimeError" in error.why
+    assert "loss(output, target)" in error.fix
 
 
 @pytest.mark.promise("persons")
 @pytest.mark.parametrize(
-    ("records", "match"),
+    "records",
     [
-        (DataLoader(TensorDataset(X, Y)), "loader.dataset"),
-        (RandomSampler(X), "the data set that it samples from"),
-        (ConcatDataset([TensorDataset(X[:4], Y[:4])] * 2), "holds a record twice"),
-        (
-            ConcatDataset([TensorDataset(X[:4], Y[:4]), TensorDataset(X[:4], Y[:4])]),
-            "holds a record twice",
-        ),
-        (Subset(TensorDataset(X, Y), [0, 1, 2, 3, 4, 5, 6, 6]), "holds a record twice"),
-        (
-            ConcatDataset(
-                [Subset(TensorDataset(X, Y), [0, 1, 2, 3]), TensorDataset(X[:4], Y[:4])]
-            ),
-            "holds a record twice",
-        ),
-        ([(X[0], Y[0])] * N, "holds a record twice"),
-        ((X[:1].expand(N, 4), Y), "share memory"),
-        ((torch.randn(20).unfold(0, 4, 2)[:N], Y), "share memory"),
-        ((np.lib.stride_tricks.sliding_window_view(np.ones(11), 4), Y), "share memory"),
-        ((X.to_sparse(), Y), "sparse or nested"),
-        ((X, Y[:5]), "same length"),
-        ((X[:0], Y[:0]), "there must be a record"),
-        ((X, [0] * N), "must be a tensor or an array"),
-        ("records", "must be a tensor or an array"),
-        (iter([X, Y]), "must be a tensor or an array"),
+        DataLoader(TensorDataset(X, Y)),
+        RandomSampler(X),
+        ConcatDataset([TensorDataset(X[:4], Y[:4])] * 2),
+        ConcatDataset([TensorDataset(X[:4], Y[:4]), TensorDataset(X[:4], Y[:4])]),
+        Subset(TensorDataset(X, Y), [0, 1, 2, 3, 4, 5, 6, 6]),
+        ConcatDataset([Subset(TensorDataset(X, Y), [0, 1, 2, 3]), TensorDataset(X[:4], Y[:4])]),
+        [(X[0], Y[0])] * N,
+        (X[:1].expand(N, 4), Y),
+        (torch.randn(20).unfold(0, 4, 2)[:N], Y),
+        (np.lib.stride_tricks.sliding_window_view(np.ones(11), 4), Y),
+        (X.to_sparse(), Y),
+        (X, Y[:5]),
+        (X[:0], Y[:0]),
+        (X, [0] * N),
+        "records",
+        iter([X, Y]),
     ],
 )
-def test_what_is_not_all_records_once_is_refused(records: Any, match: str) -> None:
-    refused(match, records=records)
+def test_what_is_not_all_records_once_is_refused(records: Any) -> None:
+    refused("records", records=records)
 
 
 @pytest.mark.filterwarnings("ignore")
@@ -149,7 +141,7 @@ def test_what_is_not_all_records_once_is_refused(records: Any, match: str) -> No
 def test_sparse_and_nested_tensors_are_refused(layout: Any) -> None:
     is_sparse = layout is torch.sparse_csr
     x = X.to_sparse_csr() if is_sparse else torch.nested.nested_tensor(list(X), layout=layout)
-    refused("sparse or nested", records=(x, Y))
+    refused("records", records=(x, Y))
 
 
 def test_an_iterable_data_set_is_refused() -> None:
@@ -157,50 +149,45 @@ def test_an_iterable_data_set_is_refused() -> None:
         def __iter__(self) -> Any:
             return iter(zip(X, Y, strict=True))
 
-    refused("draws records by itself", records=Stream())
+    refused("records", records=Stream())
 
 
 @pytest.mark.promise("public-numbers")
 def test_far_more_records_than_planned_are_refused() -> None:
     many = torch.randn(5 * N, 4), torch.randint(0, 3, (5 * N,))
-    assert "plan" in refused("the plan was made for 8", records=many).fix
-    refused("the plan was made for 20", planned=20)
+    refused("records", records=many)
+    refused("records", planned=20)
 
 
 @pytest.mark.parametrize(
-    ("optimizer", "match"),
+    "optimizer",
     [
-        ("adagrad", "must be one of"),
-        (torch.optim.SGD, "a function that makes"),
-        (torch.optim.SGD(linear().parameters(), lr=0.1), "a function that makes"),
-        (lambda weights, rate: None, "one of torch.optim's"),
-        (lambda weights, rate: torch.optim.LBFGS(weights, lr=rate), "without noise"),
-        (lambda weights, rate: torch.optim.SGD(weights[:1], lr=rate), "each once"),
-        (
-            lambda weights, rate: torch.optim.SGD([*weights, *linear().parameters()], lr=rate),
-            "each once",
-        ),
-        (lambda weights, rate: torch.optim.SparseAdam(weights, lr=rate), "it failed at a step"),
+        "adagrad",
+        torch.optim.SGD,
+        torch.optim.SGD(linear().parameters(), lr=0.1),
+        lambda weights, rate: None,
+        lambda weights, rate: torch.optim.LBFGS(weights, lr=rate),
+        lambda weights, rate: torch.optim.SGD(weights[:1], lr=rate),
+        lambda weights, rate: torch.optim.SGD([*weights, *linear().parameters()], lr=rate),
+        lambda weights, rate: torch.optim.SparseAdam(weights, lr=rate),
     ],
 )
-def test_optimizers_that_do_not_step_the_trained_weights_are_refused(
-    optimizer: Any, match: str
-) -> None:
-    assert refused(match, optimizer=optimizer, learning_rate=0.1).argument == "optimizer"
+def test_optimizers_that_do_not_step_the_trained_weights_are_refused(optimizer: Any) -> None:
+    refused("optimizer", optimizer=optimizer, learning_rate=0.1)
 
 
 @pytest.mark.parametrize(
-    ("model", "match"),
+    "model",
     [
-        (linear().requires_grad_(False), "none of its parameters requires a gradient"),
-        (nn.LazyLinear(3), "lazy|has no shape"),
-        (nn.Linear(4, 3, dtype=torch.complex64), "real floating-point"),
-        (nn.DataParallel(linear()), "plain module"),
+        linear().requires_grad_(False),
+        nn.LazyLinear(3),
+        nn.Linear(4, 3, dtype=torch.complex64),
+        nn.DataParallel(linear()),
     ],
 )
-def test_models_without_weights_to_train_are_refused(model: Any, match: str) -> None:
+def test_models_without_weights_to_train_are_refused(model: Any) -> None:
     run = started(N)
-    with pytest.raises(InvalidArgumentError, match=match):
+    with refuses("model"):
         odp.train(run, model, (X, Y), loss=cross_entropy)
     assert claimed(run, TRAININGS) == []
 
@@ -214,7 +201,7 @@ def test_a_loss_with_parameters_of_its_own_is_refused() -> None:
         def forward(self, output: Any, target: Any) -> Any:
             return (output - self.centres).square().sum()
 
-    refused("parameters of its own", loss=Centres())
+    refused("loss", loss=Centres())
 
 
 @pytest.mark.parametrize(
@@ -236,7 +223,7 @@ def test_a_loss_with_parameters_of_its_own_is_refused() -> None:
     ],
 )
 def test_arguments_are_refused_by_their_name(arguments: dict[str, Any], argument: str) -> None:
-    assert refused("=", **{"loss": cross_entropy, **arguments}).argument == argument
+    refused(argument, **{"loss": cross_entropy, **arguments})
 
 
 class Held(torch.utils.data.Dataset[Any]):
@@ -254,7 +241,7 @@ class Held(torch.utils.data.Dataset[Any]):
 @pytest.mark.parametrize("inputs", [X, X[:2], (X[:, :4],), {"input": X[::2]}, X.numpy()])
 @pytest.mark.parametrize("records", [(X, Y), (X.numpy(), Y.numpy()), TensorDataset(X, Y), Held()])
 def test_a_rate_is_not_rehearsed_on_the_records(inputs: Any, records: Any) -> None:
-    assert refused("without noise", records=records, inputs=inputs).argument == "inputs"
+    refused("inputs", records=records, inputs=inputs)
 
 
 @pytest.mark.promise("public-numbers")
@@ -276,17 +263,16 @@ def test_a_softmax_regression_is_not_rehearsed_on_the_records() -> None:
 def test_what_cannot_be_trained_is_told_with_the_remedy(
     model: nn.Module, records: Any, argument: str, remedy: str
 ) -> None:
-    error = refused(re.escape(remedy), model, records)
-    assert error.argument == argument
+    assert remedy in refused(argument, model, records).fix
 
 
 def test_parameters_that_cannot_be_trained_are_refused_with_the_remedy() -> None:
     with torch.inference_mode():
         made_for_inference = linear()
-    refused("Make the model outside of it", made_for_inference)
+    refused("model", made_for_inference)
     expanded = linear()
     expanded.weight = nn.Parameter(torch.randn(1, 4).expand(3, 4))
-    refused("weight.data = weight.data.clone", expanded)
+    assert "weight.data = weight.data.clone" in refused("model", expanded).fix
     expanded.weight.data = expanded.weight.data.clone()
     odp.train(started(N), expanded, (X, Y), loss=cross_entropy)
 
@@ -310,30 +296,32 @@ def test_arrays_of_another_byte_order_or_precision_are_records(dtype: str, softm
 
 
 @pytest.mark.parametrize(
-    ("arguments", "words"),
+    ("argument", "value", "remedy"),
     [
-        ({"loss": nn.CrossEntropyLoss}, r"parentheses: loss=CrossEntropyLoss\(\)"),
-        ({"loss": nn.MSELoss}, r"parentheses: loss=MSELoss\(\)"),
-        ({"loss": "cross_entropy"}, "For example loss=torch.nn.functional.cross_entropy"),
-        ({"loss": torch.tensor(0.72)}, "not its result"),
-        ({"secure_noise": True}, "always from OpenSSL"),
-        ({"optimizer": torch.optim.Adam}, "the class Adam.*optimizer='adam'"),
-        ({"optimizer": torch.optim.Adam(linear().parameters())}, "optimizer='adam'"),
-        ({"schedule": "cosine"}, r"schedule=optuna_dp.Schedule\('cosine'\)"),
-        ({"records": X}, r"Give records=\(x, y\)"),
+        ("loss", nn.CrossEntropyLoss, "loss=CrossEntropyLoss()"),
+        ("loss", nn.MSELoss, "loss=MSELoss()"),
+        ("loss", "cross_entropy", "loss=torch.nn.functional.cross_entropy"),
+        ("loss", torch.tensor(0.72), "loss=torch.nn.functional.cross_entropy"),
+        ("secure_noise", True, ""),
+        ("optimizer", torch.optim.Adam, "optimizer='adam'"),
+        ("optimizer", torch.optim.Adam(linear().parameters()), "optimizer='adam'"),
+        ("schedule", "cosine", "schedule=optuna_dp.Schedule('cosine')"),
+        ("records", X, "records=(x, y)"),
     ],
 )
 def test_a_slip_of_the_pen_is_answered_with_what_to_write(
-    arguments: dict[str, Any], words: str
+    argument: str, value: Any, remedy: str
 ) -> None:
-    error = refused(words, **arguments)
+    error = refused(argument, **{argument: value})
+    assert remedy in error.fix
     assert "attention" not in str(error)
     assert "0.72" not in str(error)
 
 
 def test_labels_in_the_wrong_place_are_not_printed() -> None:
-    with pytest.raises(InvalidArgumentError, match=r"<Tensor of shape \(8,\)>.*by name"):
+    with refuses("argument 4") as caught:
         odp.train(started(N), linear(), X, Y, loss=cross_entropy)
+    assert repr(caught.value.value) == "<Tensor of shape (8,)>"
 
 
 def test_what_stands_in_for_a_run_is_answered_with_how_to_get_one() -> None:
