@@ -49,7 +49,7 @@ def true_positive_rates(
     above = ratios * p + deltas
     mirrored = 1.0 - (1.0 - p - deltas) / ratios
     rates = np.minimum(above, mirrored).min(axis=1, initial=1.0) + _ROUNDING
-    return np.clip(rates, p[:, 0], 1.0)
+    return np.asarray(np.clip(rates, p[:, 0], 1.0))
 
 
 def advantage(event: dp_event.DpEvent, relation: str) -> float:

@@ -35,7 +35,6 @@ def from_diffprivlib(accountant: _BudgetAccountant) -> dp_event.DpEvent:
             accountant,
             problem="it has recorded nothing, and a training spends something",
             fix="Give the accountant to the model, accountant=accountant, and call run.spent "
-            "after "
-            "model.fit.",
+            "after model.fit.",
         )
     return compose(*(approximate_dp(float(epsilon), float(delta)) for epsilon, delta in spent))

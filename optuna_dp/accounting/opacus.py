@@ -47,8 +47,7 @@ def from_opacus(engine_or_accountant: PrivacyEngine | IAccountant) -> dp_event.D
             "engine_or_accountant",
             Text(f"{type(accountant).__name__} of mechanism {kind!r}"),
             allowed=f"its mechanism must be one of {', '.join(_OPACUS_MECHANISMS)}, whose "
-            "history counts "
-            "Poisson-sampled Gaussian steps",
+            "history counts Poisson-sampled Gaussian steps",
             fix="Describe the run with dp_sgd or another event instead.",
         )
     if not history:

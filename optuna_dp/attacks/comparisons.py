@@ -148,8 +148,7 @@ def _log_ratios(pair: DominatingPair, trials: TrialCount, a: FloatArray) -> Floa
             "trials",
             trials,
             problem="the bound of Koskela, Redberg & Wang covers NegativeBinomial, Poisson and "
-            "Binomial "
-            "laws",
+            "Binomial laws",
             fix="Use the profile bound, which covers every law.",
         )
     return log_ratios

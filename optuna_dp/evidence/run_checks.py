@@ -18,9 +18,8 @@ _SPENT = (
     "start a new study. The cost of this run is added to that of the new study."
 )
 _WAYS_OUT = (
-    f"{_SPENT} If you know that the guarantee still "
-    "holds, continue this study instead and say why at its release: "
-    "release(study, vouched='...')."
+    f"{_SPENT} If you know that the guarantee still holds, continue this study instead and say "
+    "why at its release: release(study, vouched='...')."
 )
 VOUCH = (
     "If you know that the guarantee still holds, say why: release(study, vouched='...'). The "

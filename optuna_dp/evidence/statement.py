@@ -158,12 +158,11 @@ def step_facts(spending: JsonObject) -> list[Fact]:
         "not depend on the other records could not be tested"
     )
     text = (
-        "enforced: each gradient was clipped to the norm "
-        f"{step['clipping_norm']:g} and rounded to a grid of {step['units']:,} units in that "
-        "norm; gradients were added as whole numbers, without error; the noise is from "
-        f"{step['generator']}'s generator, rounded to the grid; {step['physical_batch']} "
-        "gradients at most were computed at a time. The numbers are those of the released run"
-        f"{remark}"
+        f"enforced: each gradient was clipped to the norm {step['clipping_norm']:g} and rounded "
+        f"to a grid of {step['units']:,} units in that norm; gradients were added as whole "
+        f"numbers, without error; the noise is from {step['generator']}'s generator, rounded to "
+        f"the grid; {step['physical_batch']} gradients at most were computed at a time. The "
+        f"numbers are those of the released run{remark}"
     )
     return [Fact("Sums and noise", text, Status.ENFORCED)]
 

@@ -209,8 +209,8 @@ class VotePolicy:
             )
         if not view.secure and self.server != "trusted":
             raise VoteRefusedError(
-                "the server asks for a plain sum; "
-                "this client needs a secure one, or server='trusted'"
+                "the server asks for a plain sum; this client needs a secure one, or "
+                "server='trusted'"
             )
         if view.clients < self.min_clients:
             raise VoteRefusedError(
@@ -332,8 +332,8 @@ class VotePolicy:
     def _check_search(self, query: VoteQuery) -> None:
         if len(query.candidates) > self.max_candidates:
             raise VoteRefusedError(
-                f"the query has {len(query.candidates)} candidates; "
-                f"max_candidates is {self.max_candidates}"
+                f"the query has {len(query.candidates)} candidates; max_candidates is "
+                f"{self.max_candidates}"
             )
         if self.search_space is None:
             return

@@ -97,11 +97,9 @@ def partition(
             "record_ids_or_n",
             Text(f"0 to {len(encoded) - 1}"),
             problem="these are the numbers of the rows and no identifiers: without the first "
-            "record all "
-            "the others would have other numbers, and be placed anew",
+            "record all the others would have other numbers, and be placed anew",
             fix=f"Without identifiers give the number of records, partition({len(encoded)}, "
-            f"{k}), and "
-            "store each record's part beside it.",
+            f"{k}), and store each record's part beside it.",
         )
     keyed = hashlib.blake2b(key=key or secrets.token_bytes(32), digest_size=16)
     places = np.empty(len(encoded), dtype=np.int64)

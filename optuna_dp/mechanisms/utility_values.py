@@ -153,6 +153,5 @@ def _check_unit_interval(name: str, table: FloatArray) -> None:
             float(table[where]),
             allowed="a utility must lie in [0, 1]",
             fix="Rescale the score by bounds fixed before seeing the data, and give a failed "
-            "training "
-            "a fixed utility such as 0.",
+            "training a fixed utility such as 0.",
         )

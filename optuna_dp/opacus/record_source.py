@@ -93,7 +93,7 @@ def record_source(data_loader: object, planned_records: float) -> RecordSource:
         )
     _refuse_samplers(data_loader)
     records = read_records(data_loader.dataset, "data_loader")
-    check_number(records, planned_records)
+    check_number(records, planned_records, "data_loader")
     return RecordSource(data_loader)
 
 
@@ -136,8 +136,7 @@ def _refuse_samplers(loader: DataLoader[object]) -> None:
         raise InvalidArgumentError(
             "data_loader",
             Text(f"a loader with sampler={type(sampler).__name__}"),
-            problem="the plan decides how records are drawn: each joins each batch with the "
-            "same chance, "
-            "so a sampler could only be ignored",
+            problem="the plan decides how records are drawn: each joins each batch with the same "
+            "chance, so a sampler could only be ignored",
             fix=remedy,
         )

@@ -37,8 +37,7 @@ def trained_weights(
             optimizer,
             allowed="it must hold parameters of the module only",
             fix="Make it of module.parameters(). If the module was replaced "
-            "(ModuleValidator.fix, a "
-            "copy), make the optimizer after that.",
+            "(ModuleValidator.fix, a copy), make the optimizer after that.",
         )
     if not held:
         raise InvalidArgumentError(
@@ -51,8 +50,7 @@ def trained_weights(
                 "optimizer",
                 optimizer,
                 problem=f"it does not hold the module's parameter {name!r}, which requires a "
-                "gradient; "
-                "whatever else trains it would add no noise",
+                "gradient; whatever else trains it would add no noise",
                 fix="Give the optimizer all of module.parameters(), or freeze the parameter: "
                 "requires_grad_(False).",
             )
@@ -150,8 +148,8 @@ def _check_layers(module: torch.nn.Module) -> None:
             "module",
             module,
             problem=f"Opacus cannot train it ({errors[0]})",
-            fix="Replace the layer, before the optimizer is made: "
-            "module = opacus.validators.ModuleValidator.fix(module). Or use odp.train.",
+            fix="Replace the layer, before the optimizer is made: module = "
+            "opacus.validators.ModuleValidator.fix(module). Or use odp.train.",
         )
 
 

@@ -259,7 +259,15 @@ def _for_persons(
     """
     record_epsilon, best = epsilon / most, None
     for _ in range(_MOST_TRIED):
-        plan = plan_of(record_epsilon)
+        try:
+            plan = plan_of(record_epsilon)
+        except InvalidArgumentError as error:
+            if error.argument != "epsilon":
+                raise
+            share = f"of a person with {most} records each has {record_epsilon:.3g}"
+            raise InvalidArgumentError(
+                "epsilon", epsilon, problem=f"{share}; {error.why}", fix=error.fix
+            ) from None
         person_epsilon = group_epsilon(plan.guarantee, delta, most)
         if person_epsilon <= epsilon and (best is None or plan.epsilon > best.epsilon):
             best = replace(plan, most=most, person_epsilon=person_epsilon)
@@ -311,8 +319,7 @@ def _checked_sizes(
             "candidates",
             candidates,
             problem=f"a short list has one pilot for each candidate, and pilots={pilots!r} asks "
-            "for "
-            "others",
+            "for others",
             fix="Leave one of the two out.",
         )
     if sum(sizes) > _MOST_PILOTS:
@@ -500,11 +507,10 @@ def _ranges(
             "schema",
             Text(f"a schema with the open ranges of {', '.join(map(repr, names))}"),
             problem="the records are too few to draw them with noise: records x mu / "
-            "sqrt(columns) is "
-            f"{query.strength:.3g}, and it works from {STRENGTH_THAT_WORKS:g} on",
+            f"sqrt(columns) is {query.strength:.3g}, and it works from {STRENGTH_THAT_WORKS:g} "
+            "on",
             fix=f"Say in which range most values of {', '.join(map(repr, names))} lie, for "
-            "example "
-            f"odp.Schema({names[0]}=(low, high), ...). A guess that is twice as wide as it should "
-            "be costs less than ranges that were drawn from few records.",
+            f"example odp.Schema({names[0]}=(low, high), ...). A guess that is twice as wide as "
+            "it should be costs less than ranges that were drawn from few records.",
         )
     return query

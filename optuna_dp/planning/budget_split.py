@@ -137,9 +137,9 @@ class Split:
             raise InvalidArgumentError(
                 "pilots",
                 sizes if len(sizes) > 1 else sizes[0],
-                problem="no noise of the pilots fits the budget with a last run of "
-                f"{increase:g} times "
-                f"the noise: at {noise:g} all cost {significant_up(cost)} of {self.epsilon:g}",
+                problem=f"no noise of the pilots fits the budget with a last run of {increase:g} "
+                f"times the noise: at {noise:g} all cost {significant_up(cost)} of "
+                f"{self.epsilon:g}",
                 fix="Change noise_increase, or the number or the length of the pilots.",
             )
         pilots = rungs(noise)
@@ -151,8 +151,7 @@ class Split:
                 "pilots",
                 sizes if len(sizes) > 1 else sizes[0],
                 problem=f"each pilot would have {1.0 / signal:.0f} times the noise of the last "
-                "run (at "
-                "equal length), too much to learn from",
+                "run (at equal length), too much to learn from",
                 fix="Use fewer pilots, or a larger noise_increase.",
             )
         return pilots

@@ -248,8 +248,7 @@ def _the_unknown(run: object, trials: object, density_bounds: object) -> Unknown
             (run, trials, density_bounds),
             allowed="exactly one of them must be a function of the number to find",
             fix="To find the noise: run=lambda noise: dp_sgd(noise_multiplier=noise, ...). To "
-            "find "
-            "the mean number of runs: trials=Geometric. To find C/c: "
+            "find the mean number of runs: trials=Geometric. To find C/c: "
             "density_bounds=bounds_of_ratio.",
         )
     return names[0]

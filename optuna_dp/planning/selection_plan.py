@@ -370,9 +370,8 @@ def selection_plan(
         raise InvalidArgumentError(
             "run",
             run,
-            allowed="it must be a function of the noise multiplier if there is a "
-            "target_epsilon, and an "
-            "event otherwise",
+            allowed="it must be a function of the noise multiplier if there is a target_epsilon, "
+            "and an event otherwise",
             fix="For example lambda noise: dp_sgd(noise_multiplier=noise, ...).",
         )
     event: Any = run(1.0) if is_function else run

@@ -61,9 +61,8 @@ def columns_of(rows: Rows, names: Sequence[str]) -> dict[str, npt.NDArray[Any]]:
                 "rows",
                 Text(f"an array of shape {values.shape}"),
                 allowed=f"it must have one column for each of the schema's {len(names)}",
-                fix="Give a data frame, or an array with the schema's columns in their order. "
-                "If the "
-                "target is an array of its own: schema.encode(x, y).",
+                fix="Give a data frame, or an array with the schema's columns in their order. If "
+                "the target is an array of its own: schema.encode(x, y).",
             )
         return {name: values[:, place] for place, name in enumerate(names)}
     missing = [name for name in names if name not in own_names]

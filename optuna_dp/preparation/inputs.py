@@ -126,8 +126,7 @@ def _refuse_times(name: str, column: Column, values: npt.NDArray[Any]) -> None:
             Text(f"a column of type {values.dtype}"),
             problem="the schema says that it has numbers, and it has times",
             fix="For times give days, for example (datetime.date(2015, 1, 1), "
-            "datetime.date(2026, 1, "
-            "1)). For durations give a column of numbers.",
+            "datetime.date(2026, 1, 1)). For durations give a column of numbers.",
         )
 
 

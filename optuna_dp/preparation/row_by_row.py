@@ -153,8 +153,7 @@ def result_of(prepare: Prepare, rows: Rows) -> Prepared:
             Text(f"a function that failed on {frames.length_of(rows)} rows"),
             problem=f"{type(error).__name__}: {error}",
             fix="It must take rows in the form of the records, a single row too, with missing "
-            "values "
-            "and with values out of range.",
+            "values and with values out of range.",
         ) from error
 
 
@@ -264,7 +263,9 @@ def _array(part: Prepared, shape: tuple[int, ...] | None = None) -> npt.NDArray[
     if hasattr(part, "toarray"):  # A sparse matrix of scipy.
         part = part.toarray()
     is_squeezed = shape is not None and np.shape(part) == shape
-    values = frames.array_of([part] if is_squeezed and not shape else part)
+    values = np.asarray("")
+    if part is not None:
+        values = frames.array_of([part] if is_squeezed and not shape else part)
     values = values[None] if is_squeezed and shape else values
     if values.dtype.kind == "O":
         try:

@@ -353,9 +353,8 @@ class Schema:
             raise InvalidArgumentError(
                 "schema",
                 Text("a schema with open ranges"),
-                problem=f"the range of {', '.join(map(repr, self.open_columns))} has to be "
-                "drawn with "
-                "noise first",
+                problem=f"the range of {', '.join(map(repr, self.open_columns))} has to be drawn "
+                "with noise first",
                 fix="In the objective: odp.draw_ranges(run, schema, rows).encode(rows).",
             )
         with np.errstate(all="ignore"):  # Of values, which are private.

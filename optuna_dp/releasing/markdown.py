@@ -451,10 +451,9 @@ def _detection(data: JsonObject) -> str:
         f"suppose that an attacker knows everything except whether a given {data['unit']} is in "
         f"the data, and is wrong for at most {100 * _FALSE_ALARMS:.0f} % of absent ones (false "
         "alarms). Then the attacker detects a present one in at most "
-        f"{rounded_up(100 * rates[_FALSE_ALARMS], 1)} % of cases "
-        f"(guessing detects {100 * _FALSE_ALARMS:.0f} %). If half of the {data['unit']}s in "
-        f"question are in the data, the attacker is right in at most {right} % of cases "
-        "(guessing: 50 %)"
+        f"{rounded_up(100 * rates[_FALSE_ALARMS], 1)} % of cases (guessing detects "
+        f"{100 * _FALSE_ALARMS:.0f} %). If half of the {data['unit']}s in question are in the "
+        f"data, the attacker is right in at most {right} % of cases (guessing: 50 %)"
     )
 
 

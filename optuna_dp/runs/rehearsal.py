@@ -367,8 +367,7 @@ def _first_outputs(weights: Rehearsable, inputs: Inputs) -> npt.NDArray[np.float
             "inputs",
             None,
             problem="the learning rate is rehearsed on made-up inputs, and for this model they "
-            "cannot be "
-            "known without a schema",
+            "cannot be known without a schema",
             fix="Describe what is public about a record. Thirty numbers between -1 and 1: "
             "inputs=odp.made_up_inputs(*[(-1, 1)] * 30). Images: odp.made_up_images(1, 28, 28). "
             "Tokens: odp.made_up_tokens(vocabulary, length). Or give learning_rate=, the rate of "
@@ -390,8 +389,7 @@ def _first_outputs(weights: Rehearsable, inputs: Inputs) -> npt.NDArray[np.float
             None,
             problem=f"no rate is known for a model whose outputs have the shape {outputs.shape}",
             fix="The model must return a row of numbers for each input: logits, or one number "
-            "for a "
-            "regression. Or give learning_rate=, the rate of the first step.",
+            "for a regression. Or give learning_rate=, the rate of the first step.",
         )
     if outputs.shape[1] == 1 and weights.has_logits:
         raise InvalidArgumentError(
@@ -452,8 +450,7 @@ def _search(measure: Callable[[float], float], size: float) -> tuple[float, floa
             "learning_rate",
             None,
             problem="none was found: noise in the model's weights does not move its output on "
-            "the made-up "
-            f"inputs far enough (by {size_by_times[high]:.2g} at most)",
+            f"the made-up inputs far enough (by {size_by_times[high]:.2g} at most)",
             fix="Give learning_rate=, the rate of the first step.",
         )
     brentq(excess, low, high, xtol=_TOLERANCE)

@@ -168,8 +168,7 @@ class Run:
                 Text("the event of the plan itself"),
                 problem="that is what this run may spend, so to compare it shows nothing",
                 fix="Pass the training's accountant. If it has none, do not call run.spent, and "
-                "say "
-                "at release why the plan was kept: release(study, vouched='...').",
+                "say at release why the plan was kept: release(study, vouched='...').",
             )
         frozen_trial = stored_trial(trial)
         if is_checked_at_end(trial, what):
@@ -294,12 +293,10 @@ class Run:
                     argument,
                     described,
                     problem=f"scores are charged for one value of each of {public} records; "
-                    "several "
-                    "values of one record count several times, and the mean of a few records "
-                    "divided by the number of all is no accuracy",
+                    "several values of one record count several times, and the mean of a few "
+                    "records divided by the number of all is no accuracy",
                     fix="Pass an array whose first axis is that of the records, (n, ...), with "
-                    "all "
-                    "records that the plan was made for. For validation records plan with "
+                    "all records that the plan was made for. For validation records plan with "
                     "score='disjoint' and give size=. If the numbers are right all the same, say "
                     "why: run.score(..., vouched='...').",
                 )

@@ -111,9 +111,8 @@ def _check_arguments(
             "score_records",
             type_of(score_records),
             problem=problem,
-            fix="For a score on other private records plan with score='disjoint', on public "
-            "ones with "
-            "score=None. Otherwise take score_records= away.",
+            fix="For a score on other private records plan with score='disjoint', on public ones "
+            "with score=None. Otherwise take score_records= away.",
         )
     if score_size is not None and not (has_score and run.scored_on == "disjoint"):
         raise InvalidArgumentError(
@@ -136,8 +135,7 @@ def check_disjoint(records: Records, scored: Records) -> None:
             "score_records",
             Text("some of the training's records"),
             problem="the plan scores on public records, or on private ones that are never "
-            "trained on, "
-            "and one of these shares memory with the training's",
+            "trained on, and one of these shares memory with the training's",
             fix="Give other records, or plan with score='training'.",
         )
     if (
@@ -149,8 +147,7 @@ def check_disjoint(records: Records, scored: Records) -> None:
             "score_records",
             Text("copies of the training's records"),
             problem="the plan scores on public records, or on private ones that are never "
-            "trained on, "
-            "and almost all of these are equal to records that are trained on",
+            "trained on, and almost all of these are equal to records that are trained on",
             fix="Train on the others only, for example x[~is_held_out], or plan with "
             "score='training'.",
         )

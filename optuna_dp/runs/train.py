@@ -386,8 +386,7 @@ def _checked_run(run: object) -> SgdRun:
             run,
             problem="its plan was made from a function and does not know how batches are drawn",
             fix="Plan with plan_budget(records=..., epochs=...), or train by a loop of your own "
-            "and "
-            "call run.spent(accountant).",
+            "and call run.spent(accountant).",
         )
     return run.sgd
 
@@ -431,8 +430,8 @@ def _refuse_foreign_ranges(trial: Trial, records: PreparedRecords) -> None:
     if drawn is None or drawn.get("ranges") != records.ranges:
         raise PlanError(
             "The ranges of these records were drawn with noise in another study, and this one's "
-            "plan does not pay for it. In each trial write "
-            "odp.draw_ranges(run, schema, rows).encode(rows)."
+            "plan does not pay for it. In each trial write odp.draw_ranges(run, schema, "
+            "rows).encode(rows)."
         )
     schema = records.notes.get("schema") or {}
     if drawn.get("person") != [schema.get("unit"), schema.get("most")]:

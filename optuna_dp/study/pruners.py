@@ -68,8 +68,7 @@ class WithinTrialPruner(BasePruner):
                 pruner,
                 problem="it compares a trial with others, which this guarantee does not cover",
                 fix="Use NopPruner, ThresholdPruner, or PatientPruner(None, patience=...). To "
-                "spend "
-                "less on bad settings, plan short pilots: plan_budget(pilots=(12, 3)).",
+                "spend less on bad settings, plan short pilots: plan_budget(pilots=(12, 3)).",
             )
         self._pruner = pruner
 

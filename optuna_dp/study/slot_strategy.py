@@ -171,11 +171,9 @@ class SlotStrategy(ABC):
                 "directions",
                 [direction.name.lower() for direction in study.directions],
                 problem=f"{self.sampler_name} chooses by one score and does not take "
-                "multi-objective "
-                "studies",
+                "multi-objective studies",
                 fix="Make the study with direction=, and return one number. For several "
-                "objectives "
-                "use BudgetSampler(plan_budget(...), choose=<a function>).",
+                "objectives use BudgetSampler(plan_budget(...), choose=<a function>).",
             )
 
     @abstractmethod

@@ -245,11 +245,9 @@ class EachRecord:
                         "model",
                         self._scope.model,
                         problem=f"it changes its weight {name!r} while it is called, and only "
-                        "the noisy "
-                        "steps may change weights",
+                        "the noisy steps may change weights",
                         fix="Leave that out, as max_norm= of an embedding; the clipping bounds "
-                        "what a "
-                        "record changes.",
+                        "what a record changes.",
                     )
             changed.append(buffers)
         for name, buffer in changed[0].items():
@@ -281,9 +279,8 @@ class EachRecord:
             self._scope.argument,
             Text("a function of more than the record"),
             problem="the result for a made-up record is another one after other records were "
-            "computed. So "
-            "the model or the function keeps something of earlier records, or draws from a "
-            "generator of its own",
+            "computed. So the model or the function keeps something of earlier records, or draws "
+            "from a generator of its own",
             fix="Use nothing but the record and PyTorch's own draws, as dropout does.",
         )
 

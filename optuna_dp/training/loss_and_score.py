@@ -148,9 +148,8 @@ def made_learner(
         raise InvalidArgumentError(
             "model",
             Text(f"a value of type {type(model).__name__}"),
-            allowed="it must be a torch.nn.Module, an optuna_dp.SoftmaxRegression, or a "
-            "function that "
-            "makes one",
+            allowed="it must be a torch.nn.Module, an optuna_dp.SoftmaxRegression, or a function "
+            "that makes one",
         )
     _check_no_other_parameters(functions)
     # Lazy: only models of PyTorch need it.
@@ -166,8 +165,7 @@ def made_learner(
                 None,
                 problem="a PyTorch module needs a loss",
                 fix="For records (input, target), loss=torch.nn.functional.cross_entropy for "
-                "example; "
-                "for others record_loss=lambda model, *record: ....",
+                "example; for others record_loss=lambda model, *record: ....",
             )
         usual_loss = of_records.usual_loss(functions.task)
         record_loss = of_records.loss_of_pair(usual_loss if loss is None else loss)
@@ -225,7 +223,6 @@ def _check_no_other_parameters(functions: LossAndScore) -> None:
                 argument,
                 function,
                 problem="it has parameters of its own that require a gradient, and only the "
-                "model's are "
-                "trained",
+                "model's are trained",
                 fix="Make them part of the model, or call requires_grad_(False) on them.",
             )

@@ -60,10 +60,8 @@ def torch_optimizer(
                 else f"a value of type {type(optimizer).__name__}"
             ),
             allowed=f"it must be one of {', '.join(map(repr, OPTIMIZERS))}, or a function that "
-            "makes an "
-            "optimizer",
-            fix="For example optimizer='adam', or "
-            "optimizer=lambda parameters, learning_rate: "
+            "makes an optimizer",
+            fix="For example optimizer='adam', or optimizer=lambda parameters, learning_rate: "
             "torch.optim.RMSprop(parameters, lr=learning_rate).",
         )
     built = optimizer(list(weights), learning_rate)
@@ -86,8 +84,7 @@ def torch_optimizer(
             "optimizer",
             name,
             allowed="it must hold the parameters that are trained (those that require a "
-            "gradient), each "
-            "once, and no others",
+            "gradient), each once, and no others",
             fix="Make it of the parameters that the function is given.",
         )
     return built

@@ -221,8 +221,7 @@ def _copied(
             problem=f"it is trained in a copy, and it cannot be copied: {type(error).__name__}: "
             f"{error}",
             fix="Take out of the model what copy.deepcopy cannot copy, such as an open file, a "
-            "lock "
-            "or a generator.",
+            "lock or a generator.",
         ) from error
 
 

@@ -117,8 +117,7 @@ def accuracy_of_pair(model: torch.nn.Module, *record: Part) -> torch.Tensor:
             "score",
             "accuracy",
             problem=f"the model's output of one record, {tuple(logits.shape[1:])}, holds no "
-            "answer for "
-            f"its target, {tuple(targets.shape[1:])}",
+            f"answer for its target, {tuple(targets.shape[1:])}",
             fix="Give a score of your own: record_score=lambda model, *record: ....",
         )
     return (answers == targets).double().mean()
@@ -359,8 +358,7 @@ def running_statistics(model: torch.nn.Module, name: str) -> InvalidArgumentErro
         "model",
         model,
         problem=f"it changes its buffer {name!r} while it is called, as running statistics do, "
-        "and the "
-        "new value would hold records without noise",
+        "and the new value would hold records without noise",
         fix=REMEDY_FOR_STATISTICS,
     )
 

@@ -85,8 +85,7 @@ class ArrayRecords(Records):
                     Text(f"an array of type {array.dtype}"),
                     problem="texts, dates and objects are no numbers",
                     fix="Say what is public about them, and encode them: odp.Schema(y=['no', "
-                    "'yes'], "
-                    "...).",
+                    "'yes'], ...).",
                 )
             if not is_array(array) or not array.ndim:
                 fix = "For example numpy.asarray(y)."
@@ -105,8 +104,7 @@ class ArrayRecords(Records):
                     Text("a sparse or nested tensor"),
                     problem="its records cannot be drawn one by one",
                     fix="Give a dense tensor, x.to_dense() or torch.nested.to_padded_tensor(x, "
-                    "0), or "
-                    "a data set.",
+                    "0), or a data set.",
                 )
         lengths = {len(array) for array in self._arrays}
         if len(lengths) != 1 or 0 in lengths:
@@ -123,8 +121,8 @@ class ArrayRecords(Records):
                     name,
                     Text(f"an array of shape {tuple(array.shape)}"),
                     problem="two of its records share memory, as repeated records and "
-                    "overlapping windows "
-                    "of one series do; one person may then be in many records",
+                    "overlapping windows of one series do; one person may then be in many "
+                    "records",
                     fix="Give each person's data once. If every record really is one unit that is "
                     "protected, give a copy: x.clone(), or numpy.array(x).",
                 )
@@ -165,8 +163,7 @@ class DataSetRecords(Records):
                 type_of(data_set),
                 problem="it holds a record twice, so one person would count twice",
                 fix="Give each record once. Draw augmentations at random in __getitem__, or "
-                "average "
-                "them in record_loss.",
+                "average them in record_loss.",
             )
 
     def __len__(self) -> int:
@@ -183,8 +180,7 @@ class DataSetRecords(Records):
                 "records",
                 type_of(self.data_set),
                 allowed="its items must be tensors, arrays or numbers of the same shapes, or "
-                "tuples or "
-                "mappings of them",
+                "tuples or mappings of them",
                 fix="Pad the items to one length in __getitem__, and turn texts into numbers.",
             ) from error
         return tuple(batch) if isinstance(items[0], tuple | list) else (batch,)
@@ -273,8 +269,7 @@ def check_number(records: Records, planned: float, name: str = "records") -> Non
             Text(f"{len(records):,} records"),
             problem=f"{maker} {planned:,.0f}, and from {least:,} to {most:,} are allowed",
             fix=f"Give all of the records that were planned for, or another number: {fix}, "
-            "rounded if "
-            "the exact number is private.",
+            "rounded if the exact number is private.",
         )
     _logger.warning(
         "The training has more than 10 %% more or fewer %s than the %.0f that its plan was made "
@@ -303,8 +298,7 @@ def refuse_as_inputs(inputs: Part, *private: Records | None) -> None:
             "inputs",
             Text("some of the private records"),
             problem="the learning rate is rehearsed on them without noise, so they must be made "
-            "up or "
-            "public",
+            "up or public",
             fix="Describe what is public about a record: odp.made_up_images(1, 28, 28), "
             "odp.made_up_tokens(vocabulary, length) or odp.made_up_inputs(...).",
         )

@@ -107,9 +107,8 @@ class SoftmaxLearner(Learner):
                 raise InvalidArgumentError(
                     argument,
                     Text(f"parts of shapes {shapes}"),
-                    allowed=f"it must be (x, y), with x of shape (n, {self._model.features}) "
-                    "and y of "
-                    "shape (n,), whole numbers from 0 on",
+                    allowed=f"it must be (x, y), with x of shape (n, {self._model.features}) and "
+                    "y of shape (n,), whole numbers from 0 on",
                 )
 
     def begin(self, optimizer: str | OptimizerFactory, learning_rate: float) -> None:

@@ -232,7 +232,7 @@ def test_rows_may_be_left_out_with_their_targets_only() -> None:
     ("prepare", "argument"),
     [
         (lambda rows: 1 / 0, "prepare"),
-        (lambda rows: None, "rows"),  # What it returns is read as a table.
+        (lambda rows: None, "prepare"),
         (lambda rows: np.asarray(["a"] * len(rows["age"])), "prepare"),
         (lambda rows: (np.zeros((3, 1)), np.zeros(2)), "prepare"),
         ("a text", "prepare"),

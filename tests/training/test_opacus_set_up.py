@@ -115,7 +115,7 @@ def test_loaders_that_are_refused(loader: Any) -> None:
     "records", [data.Subset(TABLE, range(99)), data.TensorDataset(torch.randn(401, 5))]
 )
 def test_another_number_of_records_than_planned_is_refused(records: Any) -> None:
-    refused("records", parts() | {"data_loader": data.DataLoader(records)})
+    refused("data_loader", parts() | {"data_loader": data.DataLoader(records)})
 
 
 @pytest.mark.parametrize(

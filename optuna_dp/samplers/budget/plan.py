@@ -345,6 +345,5 @@ def checked_score(value: object) -> None:
             "score",
             value,
             allowed="it must be 'training' (scored on the training records), 'disjoint' (on "
-            "private "
-            "records that are never trained on) or None (on public records)",
+            "private records that are never trained on) or None (on public records)",
         )

@@ -417,9 +417,8 @@ def _checked_choose(choose: Choose | None, plan: BudgetPlan) -> Choose:
     raise InvalidArgumentError(
         "choose",
         choose,
-        allowed="it must be 'evidence', 'best', or a function of a list of (params, values) "
-        "that returns "
-        "the last run's hyperparameters",
+        allowed="it must be 'evidence', 'best', or a function of a list of (params, values) that "
+        "returns the last run's hyperparameters",
     )
 
 

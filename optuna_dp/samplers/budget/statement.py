@@ -172,8 +172,8 @@ took, when they ended, logs, or attributes and reported values outside the state
         else:
             by_function = f"chosen by {escaped(str(choose))} from the outputs of pilots"
             origin = (
-                f"{_CHOICES.get(choose, by_function)}, "
-                "unless a person gave others after seeing the pilots' outputs"
+                f"{_CHOICES.get(choose, by_function)}, unless a person gave others after seeing "
+                "the pilots' outputs"
             )
             search = (
                 f"{plan.pilots} pilots, whose outputs are released, then one last run. The "

@@ -300,9 +300,9 @@ def test_corrupted_records_are_refused(record: object) -> None:
 @pytest.mark.slow
 def test_importing_the_laws_is_light() -> None:
     code = (
-        "import sys; from optuna_dp import Binomial, Geometric, Logarithmic, Poisson;"
-        "from optuna_dp.selection.laws.capped import Capped;"
-        "print([m for m in ('scipy', 'mpmath', 'optuna', 'dp_accounting') if m in sys.modules])"
+        "import sys; from optuna_dp import Binomial, Geometric, Logarithmic, Poisson;from "
+        "optuna_dp.selection.laws.capped import Capped;print([m for m in ('scipy', 'mpmath', "
+        "'optuna', 'dp_accounting') if m in sys.modules])"
     )
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert out.stdout.strip() == "[]"
