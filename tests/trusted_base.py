@@ -96,6 +96,7 @@ WORDS = (
     "evidence/assumptions.py",
     "evidence/record_counts.py",
     "evidence/run_assumptions.py",
+    "evidence/shown_scores.py",
     "evidence/statement.py",
     "releasing/statement_data.py",
     "core/numbers_shown.py",
@@ -110,6 +111,7 @@ OF_TRAININGS = (
     "training/prepared.py",
     "runs/spending.py",
     "runs/trial_notes.py",
+    "training/exact_step.py",
 )
 _STATEMENT_OF = {
     "budget": "samplers/budget",

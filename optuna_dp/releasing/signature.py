@@ -151,15 +151,17 @@ def _private_key(file: str | Path, password: str | None) -> Ed25519PrivateKey:
     secret = None if password is None else password.encode()
     try:
         found = read(content, secret)
-    except TypeError as error:  # What cryptography raises of a password too few or too many.
-        if password is None:
+    except Exception as error:
+        # Of a password too few or too many the versions of cryptography raise different errors.
+        is_about_password = isinstance(error, TypeError) or "password-protected" in str(error)
+        if password is None and is_about_password:
             raise InvalidArgumentError(
                 "password", None, problem=f"the key in {file} has one", fix="Give it."
             ) from error
-        raise InvalidArgumentError(
-            "password", "...", problem=f"the key in {file} has none", fix="Leave it out."
-        ) from error
-    except Exception as error:
+        if password is not None and isinstance(error, TypeError):
+            raise InvalidArgumentError(
+                "password", "...", problem=f"the key in {file} has none", fix="Leave it out."
+            ) from error
         raise _refusal(file, "private", str(error)) from error
     if not isinstance(found, kinds.Ed25519PrivateKey):
         raise _refusal(file, "private", f"it is {type(found).__name__}")

@@ -149,13 +149,28 @@ def judge_at_end(
     try:
         finalise(study, trial)
     finally:
-        ended_trial = copy.copy(stored_trial(study, trial))
-        ended_trial.state = state
-        ended_trial.values = None if values is None else list(values)
-        if run is not None and has_output(ended_trial):
-            judgement = judge(ended_trial, run, output_attributes)
-            entry = {"of": _digest(ended_trial), "judgement": judgement.to_json()}
-            JUDGEMENT.write(study, ended_trial, entry)
+        if run is not None:
+            judgement = _judged(study, trial, state, values, run, output_attributes)
+    return judgement
+
+
+def _judged(
+    study: Study,
+    trial: FrozenTrial,
+    state: TrialState,
+    values: Sequence[float] | None,
+    run: Run,
+    output_attributes: tuple[str, ...],
+) -> RunJudgement | None:
+    """Judges a run that ends and stores the judgement; see :func:`judge_at_end`."""
+    ended_trial = copy.copy(stored_trial(study, trial))
+    ended_trial.state = state
+    ended_trial.values = None if values is None else list(values)
+    if not has_output(ended_trial):
+        return None
+    judgement = judge(ended_trial, run, output_attributes)
+    entry = {"of": _digest(ended_trial), "judgement": judgement.to_json()}
+    JUDGEMENT.write(study, ended_trial, entry)
     return judgement
 
 

@@ -27,7 +27,7 @@ def test_storage_calls_per_trial_do_not_grow(name: str) -> None:
 def test_rand_tune_sends_a_database_a_claim_and_one_write_more_than_random_search(
     name: str, tmp_path: Path
 ) -> None:
-    """The record of the slot, from which all draws follow; a claim is 3 writes and 2 reads."""
+    """The entry of the slot, from which all draws follow; a claim is 3 writes and 2 reads."""
     calls, statements = [], []
     for i, sampler in enumerate(("RandomSampler", name)):
         storage = optuna.storages.get_storage(f"sqlite:///{tmp_path}/{i}.db")

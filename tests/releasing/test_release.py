@@ -44,6 +44,7 @@ STATEMENT_KEYS = {
     "released",
     "digest",
     "attack",
+    "attack_risks",
     "gaussian_dp",
     "unit_with_several_records",
     "unit",
