@@ -56,6 +56,7 @@ STARTS: dict[str, tuple[str, ...]] = {
 _RARE: tuple[str, ...] = ()  # Other events, other distributions of T, refusals, dead workers.
 DOORS: dict[tuple[str, str], tuple[str, ...]] = {
     ("accounting/epsilon_methods.py", "accounting/run_rdp.py"): ("choice among utilities",),
+    ("accounting/guarantee.py", "accounting/attack_risks.py"): _RARE,
     ("accounting/guarantee.py", "accounting/gaussian_dp.py"): _RARE,
     ("accounting/guarantee.py", "accounting/rdp_curves.py"): _RARE,
     ("accounting/guarantee.py", "accounting/run_rdp.py"): _RARE,

@@ -68,6 +68,9 @@ UNTIED: Mapping[str, tuple[str, ...]] = {
         "content.attributes*",
         "content.artifact_sha256",
     ),
+    "what pilots returned, and pilots left out as if they had not begun": (
+        "content.attributes.pilots*",
+    ),
     "the ranges of hyperparameters, where the plan does not say them": (
         "content.distributions.*",
     ),

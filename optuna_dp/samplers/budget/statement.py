@@ -202,11 +202,15 @@ took, when they ended, logs, or attributes and reported values outside the state
         settings, spending = BudgetSettings.of(design), content["spending"]
         shown_pilots = content["attributes"]["pilots"]
         pilots, runs = len(shown_pilots), spending["runs"]
-        if pilots != settings.pilots:
+        if pilots > settings.pilots:
             return f"{pilots} pilots are listed, and the plan has {settings.pilots}"
-        for number, pilot in enumerate(shown_pilots):
-            if reason := _impossible_pilot(pilot, settings.run_of(number).rung):
-                return f"pilot {number + 1} {reason}"
+        # Fewer, if some never began: their worker died before.
+        for rung, size in enumerate(settings.plan.rung_sizes):
+            if sum(pilot["rung"] == rung for pilot in shown_pilots) > size:
+                return f"more than {size} pilots are listed in rung {rung + 1}"
+        for number, pilot in enumerate(shown_pilots, start=1):
+            if reason := _impossible_pilot(pilot, len(settings.plan.rung_sizes)):
+                return f"pilot {number} {reason}"
         if runs > pilots + settings.paid:
             return (
                 f"{runs} runs gave an output, but {pilots} pilots are listed, and the plan has "
@@ -277,11 +281,11 @@ took, when they ended, logs, or attributes and reported values outside the state
         )
 
 
-def _impossible_pilot(pilot: JsonObject, rung: int) -> str:
-    """Returns why no study can show such a pilot; empty if one can."""
+def _impossible_pilot(pilot: JsonObject, rungs: int) -> str:
+    """Returns why no study with so many rungs can show such a pilot; empty if one can."""
     values = pilot["values"]
-    if pilot["rung"] != rung:
-        return f"is said to be of rung {pilot['rung'] + 1}, and the plan has it in rung {rung + 1}"
+    if pilot["rung"] not in range(rungs):
+        return f"is said to be of rung {pilot['rung'] + 1}, and the plan has {rungs}"
     if pilot["state"] not in ("COMPLETE", "PRUNED", "FAIL"):
         return f"ended in the state {pilot['state']!r}, which no run has"
     if "value" in pilot and pilot["value"] != (values and values[0]):
