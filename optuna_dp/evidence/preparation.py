@@ -122,6 +122,9 @@ def contradiction(spending: JsonObject) -> str:
         return (
             "the released run's records are said to be prepared otherwise than those of all runs"
         )
+    person, schema = spending.get("person"), _notes(spending).get("schema")
+    if person is not None and isinstance(schema, Mapping) and person != _person_in(schema):
+        return "records of a person are said to be bounded otherwise than in the schema"
     if words == {AS_GIVEN} and not _notes(spending).get("schema"):
         return ""
     try:
@@ -174,10 +177,14 @@ def person_of(prepared: Sequence[JsonObject]) -> dict[str, JsonValue]:
     Args:
         prepared: What is known of the preparation of each run.
     """
-    schemas = [notes.get("schema") or {} for notes in prepared]
-    bounds = {(schema.get("unit"), schema.get("most")) for schema in schemas}
-    unit, most = bounds.pop() if len(bounds) == 1 else (None, None)
-    return {} if most is None else {"person": {"unit": unit, "most": most}}
+    persons = [_person_in(notes.get("schema") or {}) for notes in prepared]
+    is_one = all(person == persons[0] for person in persons)
+    return {"person": persons[0]} if persons and is_one and persons[0]["most"] is not None else {}
+
+
+def _person_in(schema: JsonObject) -> JsonObject:
+    """Returns whose records a schema bounds, and by how many; None where it does not say it."""
+    return {"unit": schema.get("unit"), "most": schema.get("most")}
 
 
 def _notes(spending: JsonObject) -> JsonObject:

@@ -121,7 +121,7 @@ def conduct_of_all(
         prepared = [judgement.prepared for judgement in judgements]
         kinds = {notes["word"] for notes in prepared}
         words["preparation"] = kinds.pop() if len(kinds) == 1 else AS_GIVEN
-        words |= person_of(prepared)
+        words |= person_of(prepared) if words["preparation"] != AS_GIVEN else {}
     # Words of an objective may differ from run to run, so they may tell which runs there were.
     if is_vouched or any(judgement.vouched for judgement in judgements):
         if vouched is None:

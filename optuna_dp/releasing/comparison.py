@@ -56,6 +56,7 @@ _LIBRARIES_OF_GRIDS = ("numpy", "scipy", "dp-accounting")
 _WORDS = ("facts", "assumptions", "trust", "checked", "not_covered")
 _OF_A_VERSION = (*_WORDS, "method", "epsilon_by_method", "comparisons")
 
+_OF_TRAINING = "the cost of a final training"
 _OF_EVENTS = "noise and steps of a plan whose runs are known by their events only"
 # What stands in a file once, so that nothing else in it shows whether it was changed: places in
 # the statement, by the words for them. A star stands for any text.
@@ -103,13 +104,30 @@ UNTIED: Mapping[str, tuple[str, ...]] = {
         "design.settings.plan.final.noise_multiplier",
         "design.settings.plan.final.steps",
     ),
-    "the cost of a final training": ("guarantee.event.events.1*",),
+    _OF_TRAINING: ("guarantee.event.events.1*",),
     "what the curator described and vouched for": (
         "content.description.*",
         "content.spending.vouched*",
     ),
-    "the public ranges and lists of a schema": ("content.spending.prepared.*",),
-    "how many runs asked what they may spend": ("content.spending.asked",),
+    "the public ranges and lists of a schema, and what a function that prepared rows holds": (
+        "content.spending.prepared.schema*",
+        "content.spending.prepared.then*",
+        "content.spending.prepared.function",
+        "content.spending.prepared.outside*",
+    ),
+    "how many runs asked what they may spend, or took fewer steps": (
+        "content.spending.asked",
+        "content.spending.fewer_steps",
+    ),
+    "how many disjoint records were scored": ("content.spending.scored_records",),
+    "the most records of a person that the plan names, if the runs used no more": (
+        "design.settings.plan.most",
+        "design.settings.plan.person_epsilon",
+    ),
+    "for how many records and columns the drawing of ranges was planned": (
+        "design.settings.plan.ranges.records",
+        "design.settings.plan.ranges.columns",
+    ),
     "the clipping norm, the physical batch, and whether bits are reproducible": (
         "content.spending.step.clipping_norm",
         "content.spending.step.physical_batch",
@@ -201,7 +219,7 @@ def compared(statement: JsonObject) -> Comparison:
         checks.append(_check_of_plan(guarantee, training, *planned))
     contradiction = description.contradiction(design, content)
     if contradiction:
-        checks.append(differing("counts of runs", contradiction))
+        checks.append(differing("runs and scores", contradiction))
     checks.append(_check_of_hyperparameters(content))
     counts = description.record_counts(design, content.get("spending", {}))
     described_records = content.get("description", {}).get("records")
@@ -241,10 +259,15 @@ def untied(statement: JsonObject) -> dict[str, str]:
         The words of :data:`UNTIED` by the place, its keys joined by points.
     """
     plan = statement["design"]["settings"].get("plan") or {}
+    # In a DP-SGD plan the events are made of these numbers, and without a final training the event
+    # of the design is the whole.
+    tied = {_OF_EVENTS} if plan.get("sample_rate") is not None else set()
+    if not any(fact["name"] == "Final training" for fact in statement["facts"]):
+        tied.add(_OF_TRAINING)
     found = {}
     for words, patterns in UNTIED.items():
-        if words == _OF_EVENTS and plan.get("sample_rate") is not None:
-            continue  # The events are made of these numbers.
+        if words in tied:
+            continue
         for place in map(".".join, _places(statement)):
             if any(fnmatchcase(place, pattern) for pattern in patterns):
                 found[place] = words
@@ -421,7 +444,7 @@ _REASONS = {
     **dict.fromkeys(("protected", "unit"), _PROTECTED),
     "attack": "The attack is that of other runs: the runs in the file, or the attack, were "
     "changed after the release was made.",
-    "counts of runs": "No study can have that: runs were left out of the file, or a number was "
+    "runs and scores": "No study can have that: runs were left out of the file, or a number was "
     "changed.",
     "facts": "The events, the design and the released values in the file say something else.",
     "unit with several records": "Whoever has several records is protected less than stated, or "

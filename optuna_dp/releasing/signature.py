@@ -190,7 +190,7 @@ def _refusal(file: str | Path, kind: str, reason: str) -> InvalidArgumentError:
     return InvalidArgumentError(
         "key",
         str(file),
-        problem=reason.splitlines()[0][:200].rstrip(".") if reason else "",
+        problem=reason.splitlines()[0][:200].rstrip(".?") if reason else "",
         allowed=f"it must be a file with an {ALGORITHM} {kind} key, PEM or OpenSSH",
         fix=_MAKE_A_KEY,
     )

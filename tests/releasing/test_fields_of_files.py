@@ -12,12 +12,13 @@ import json
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import numpy as np
 import optuna
 import pytest
 from releasing import small_studies, test_statements, test_verification
 from releasing.forgery import made_again
 from slow_cases import slow_if
-from support import asking, study_of
+from support import asking, recorded, study_of
 from support import release as released_by
 
 import optuna_dp as odp
@@ -46,11 +47,62 @@ def short_list() -> odp.Release:
     return odp.release(study)
 
 
+def disjoint_scores() -> odp.Release:
+    return small_studies.released(small_studies.trains, small_studies.DISJOINT)
+
+
+def fewer_steps_and_own_words() -> odp.Release:
+    plan = odp.plan_budget(epsilon=3.0, records=400, batch_size=400, epochs=4, pilots=1)
+
+    def stops_early(trial: optuna.Trial) -> float:
+        run = odp.start_run(trial)
+        steps = run.steps - 1
+        event = odp.dp_sgd(noise_multiplier=run.noise_multiplier, sample_rate=1.0, steps=steps)
+        run.spent(recorded(event))
+        return run.score(np.ones(40), vouched="a sample that was fixed before")
+
+    return small_studies.released(stops_early, plan, vouched="a test")
+
+
+def prepared(**options: Any) -> odp.Release:
+    """Records of a schema; ``options`` say what is special of it."""
+    of_rows = {"prepare": options.pop("prepare")} if "prepare" in options else {}
+    rows = {"age": np.linspace(30.0, 70.0, 400), "died": ["no", "yes"] * 200}
+    if "unit" in options:
+        rows["who"] = np.arange(400) // 2
+    age = options.pop("age", (20, 80))
+    schema = odp.Schema(age=age, died=["no", "yes"], target="died", **options)
+    plan = odp.plan_budget(epsilon=8.0, **small_studies.STEP, epochs=1, pilots=1, schema=schema)
+
+    def objective(trial: optuna.Trial) -> Any:
+        run = odp.start_run(trial)
+        public = odp.draw_ranges(run, schema, rows) if plan.ranges is not None else schema
+        table = public.encode(rows, **of_rows)
+        return odp.train(run, odp.SoftmaxRegression(table.width, 2), table).score
+
+    study = study_of(odp.BudgetSampler(plan))
+    study.optimize(objective)
+    return odp.release(study)
+
+
+_FACTOR = 2.0
+INNER = odp.Schema(age=(40, 160), died=["no", "yes"], target="died")
+
+
+def doubled(rows: Any) -> Any:
+    return INNER.encode({**rows, "age": _FACTOR * np.asarray(rows["age"], dtype=float)})
+
+
 KINDS: dict[str, Callable[[], odp.Release]] = {
     **{kind: functools.partial(sampled, kind) for kind in test_verification.SAMPLERS},
     **test_statements.RELEASES,
     "selection_enforced": selection_enforced,
     "short_list": short_list,
+    "disjoint_scores": disjoint_scores,
+    "fewer_steps_and_own_words": fewer_steps_and_own_words,
+    "of_persons": lambda: prepared(unit="who", most=2),
+    "prepared_row_by_row": lambda: prepared(prepare=doubled),
+    "drawn_ranges": lambda: prepared(age=odp.Number(0, 1000, scale="private")),
 }
 QUICK = ("rand_tune", "noisy_max", "all_by_schema")
 

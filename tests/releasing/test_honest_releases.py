@@ -117,6 +117,21 @@ def disjoint_scores() -> odp.Release:
     return budget(lambda trial: trains(trial, score_records=others, score_size=100), plan=plan)
 
 
+def selection_whose_runs_were_all_pruned() -> odp.Release:
+    schema = odp.Schema(age=(20, 80), died=["no", "yes"], target="died", unit="who", most=2)
+    rows = {"age": np.full(400, 40.0), "died": ["no", "yes"] * 200, "who": np.arange(400) // 2}
+    run = odp.RunPlan(**NUMBERS, steps=1, noise_multiplier=4.0, score_noise_multiplier=20.0)
+
+    def objective(trial: optuna.Trial) -> float:
+        model, table = odp.SoftmaxRegression(schema.width, 2), schema.encode(rows)
+        odp.train(odp.start_run(trial), model, table)
+        raise optuna.TrialPruned
+
+    study = study_of(odp.RandTuneSampler(trials=odp.Binomial(2, mean=2), run=run))
+    study.optimize(objective)
+    return odp.release(study)
+
+
 def last_run_without_a_score() -> odp.Release:
     plan = odp.plan_budget(epsilon=3.0, **NUMBERS, epochs=1, pilots=2, score_final=False)
     return budget(trains, plan=plan)
@@ -136,6 +151,7 @@ HONEST: dict[str, Callable[[], odp.Release]] = {
     "failed": ends("fail"),
     "not a number": ends("nan"),
     "a spare run": spare_run,
+    "all of a selection pruned": selection_whose_runs_were_all_pruned,
     "public scores": public_scores,
     "disjoint scores": disjoint_scores,
     "no score of the last run": last_run_without_a_score,

@@ -139,7 +139,9 @@ class SelectionDescription(Description):
     def contradiction(self, design: Design, content: JsonObject) -> str:
         """See :class:`Description`; a score that no run of the plan can have."""
         spending = content.get("spending", {})
-        reason = impossible_step(spending) or preparation.contradiction(spending)
+        reason = impossible_step(spending)
+        if content["params"] is not None:  # Of no result there are no notes either.
+            reason = reason or preparation.contradiction(spending)
         settings = SelectionSettings.of(design)
         law, shown, run = settings.trials, content.get("disclosed_runs"), settings.plan_of_run
         if shown is not None and not (law.mean == law.maximum == shown):
