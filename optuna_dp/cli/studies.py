@@ -146,9 +146,9 @@ def release(
                 problem="it needs --publish-to",
                 fix="Name the storage too.",
             )
-        of = load_study(storage, study)
-        result = release_study(of, failures=cast(Any, failures), vouched=vouched)
-        signed = None if sign is None else _signed(result, of, sign)
+        curators_study = load_study(storage, study)
+        result = release_study(curators_study, failures=cast(Any, failures), vouched=vouched)
+        signed = None if sign is None else _signed(result, curators_study, sign)
         if publish_to is not None:
             # Not by the curator's own name for it, which may tell what was tried.
             publish(result, publish_to, publish_as or "release")

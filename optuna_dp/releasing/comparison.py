@@ -62,7 +62,7 @@ _OF_EVENTS = "noise and steps of a plan whose runs are known by their events onl
 # the statement, by the words for them. A star stands for any text.
 # ``tests/releasing/test_fields_of_files.py`` changes every field of each kind of release: where a
 # change is not found, the place is in this table.
-UNTIED: Mapping[str, tuple[str, ...]] = {
+NOT_COMPARED: Mapping[str, tuple[str, ...]] = {
     "hyperparameters within their ranges, scores within their noise, and other released values": (
         "content.params.*",
         "content.value",
@@ -242,7 +242,7 @@ def compared(statement: JsonObject) -> Comparison:
             checks.append(differing(_heading(key), difference))
         else:
             checks.append(Check(_heading(key), True, _agreeing(key, statement[key], value)))
-    unchecked.append(_untied_in_words(statement))
+    unchecked.append(_not_compared_in_words(statement))
     return Comparison(
         checks=tuple(checks),
         unchecked=tuple(unchecked),
@@ -252,11 +252,11 @@ def compared(statement: JsonObject) -> Comparison:
     )
 
 
-def untied(statement: JsonObject) -> dict[str, str]:
+def places_not_compared(statement: JsonObject) -> dict[str, str]:
     """Returns the places in a statement that nothing else in it is compared with.
 
     Returns:
-        The words of :data:`UNTIED` by the place, its keys joined by points.
+        The words of :data:`NOT_COMPARED` by the place, its keys joined by points.
     """
     plan = statement["design"]["settings"].get("plan") or {}
     # In a DP-SGD plan the events are made of these numbers, and without a final training the event
@@ -265,7 +265,7 @@ def untied(statement: JsonObject) -> dict[str, str]:
     if not any(fact["name"] == "Final training" for fact in statement["facts"]):
         tied.add(_OF_TRAINING)
     found = {}
-    for words, patterns in UNTIED.items():
+    for words, patterns in NOT_COMPARED.items():
         if words in tied:
             continue
         for place in map(".".join, _places(statement)):
@@ -274,9 +274,9 @@ def untied(statement: JsonObject) -> dict[str, str]:
     return found
 
 
-def _untied_in_words(statement: JsonObject) -> str:
+def _not_compared_in_words(statement: JsonObject) -> str:
     """Returns what stands in a statement once, as one sentence."""
-    words = dict.fromkeys(untied(statement).values())
+    words = dict.fromkeys(places_not_compared(statement).values())
     return f"What stands in the file once, so that nothing shows a change: {'; '.join(words)}."
 
 

@@ -22,7 +22,7 @@ from support import asking, recorded, study_of
 from support import release as released_by
 
 import optuna_dp as odp
-from optuna_dp.releasing.comparison import UNTIED, untied
+from optuna_dp.releasing.comparison import NOT_COMPARED, places_not_compared
 
 
 def sampled(kind: str) -> odp.Release:
@@ -167,7 +167,7 @@ def unnoticed(kind: str) -> set[str]:
 @pytest.mark.parametrize("kind", slow_if(lambda kind: kind not in QUICK, KINDS))
 def test_every_field_is_compared_or_named_as_not_compared(kind: str) -> None:
     data = json.loads(released(kind))
-    named = untied(data["statement"])
+    named = places_not_compared(data["statement"])
     assert unnoticed(kind) <= named.keys()
     told = " ".join(odp.verify(data).unchecked)
     assert all(words in told for words in named.values())
@@ -177,6 +177,6 @@ def test_every_field_is_compared_or_named_as_not_compared(kind: str) -> None:
 def test_nothing_is_named_as_not_compared_that_is_compared_in_all_kinds() -> None:
     found: set[str] = set()
     for kind in KINDS:
-        named = untied(json.loads(released(kind))["statement"])
+        named = places_not_compared(json.loads(released(kind))["statement"])
         found |= {named[place] for place in unnoticed(kind) & named.keys()}
-    assert found == UNTIED.keys()
+    assert found == NOT_COMPARED.keys()
