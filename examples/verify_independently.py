@@ -544,7 +544,11 @@ def compare_numbers(document, statement, report):
         found = f"{plan['records']} in the plan, {statement['protected_records']} stated"
         report.check(plan["records"] == statement["protected_records"], "records", found)
     if design["procedure"] != "budget":
-        report.check(design["seeded"] is False, "seed", "a secret choice must have none")
+        report.check(
+            design["seeded"] is False,
+            "seed",
+            "none was set" if not design["seeded"] else "one was set, and the choice is no secret",
+        )
         return
     sizes = [rung["count"] for rung in plan["rungs"]]
     pilots = [pilot["rung"] for pilot in content["attributes"].get("pilots", [])]
@@ -624,7 +628,8 @@ def compare_epsilon(statement, cost, report):
     if max(mine, claimed, names.get("Theorem 12", 0.0)) > LARGEST_EPSILON:
         return f"epsilon may be above {LARGEST_EPSILON:g}, where doubles do not suffice"
     percent = 100 * (claimed / mine - 1)
-    found = f"{claimed:.6g} claimed, {mine:.6g} here by {name} ({percent:+.3f} %)"
+    found = f"{claimed:.6g} claimed, {mine:.6g} here by its own {name} ({percent:+.3f} %; grids "
+    "differ)"
     if mine * (1 - FAR_BELOW) - LITTLE <= claimed < mine * (1 - BELOW):
         report.unchecked(f"epsilon: {found}")
         return "its epsilon is a little below what this program can prove, and may be right"

@@ -190,6 +190,15 @@ def verify(
     key: Annotated[
         str | None, option("KEY", "The signer's public key: who signed FILE, and is it unchanged?")
     ] = None,
+    others: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--with",
+            metavar="OTHER",
+            help="Another release of the same records: says what both cost together. May be "
+            "given several times.",
+        ),
+    ] = None,
     time_limit: Annotated[float, option("SECONDS", "How long the computing may take.")] = 300.0,
     statement: Annotated[
         bool,
@@ -220,7 +229,13 @@ def verify(
         for name, is_asked in (("--statement", statement), ("--questions", questions))
         if is_asked
     ]
-    with clear_errors(verify, path_or_json="FILE", time_limit="--time-limit", most="--most"):
+    with clear_errors(
+        verify,
+        path_or_json="FILE",
+        time_limit="--time-limit",
+        most="--most",
+        others="--with",
+    ):
         if len(pages) > 1 or (pages and as_json):
             raise InvalidArgumentError(
                 pages[0],
@@ -228,7 +243,14 @@ def verify(
                 problem="it prints a page to read, and nothing else",
                 fix=f"Leave it out, or {pages[1] if len(pages) > 1 else '--json'}.",
             )
-        verification = check(file, artifact=artifact, most=most, key=key, time_limit=time_limit)
+        verification = check(
+            file,
+            artifact=artifact,
+            most=most,
+            key=key,
+            others=others or (),
+            time_limit=time_limit,
+        )
     report = json.dumps(verification.to_json(), indent=2) if as_json else str(verification)
     if verification.ok and pages:
         report = verification.statement if statement else verification.questions

@@ -15,7 +15,7 @@ from optuna_dp.core import validation
 from optuna_dp.core.json_entries import Entry
 from optuna_dp.core.value_types import JsonObject
 from optuna_dp.errors import InvalidArgumentError, OptunaDPError, ReleaseRefusedError
-from optuna_dp.evidence.facts import Fact, stated
+from optuna_dp.evidence.facts import Fact, Part, stated
 from optuna_dp.evidence.layout import escaped, one_line
 from optuna_dp.study.entries import DESCRIPTION
 
@@ -26,6 +26,7 @@ _NOUN = re.compile(r"[\w '’-]+")
 UNIT_ROW = "A record belongs to"
 MOST_ROW = "Records of one person"
 SAMPLING_ROW = "Sampling as performed"
+EARLIER_ROW = "Earlier releases of these records"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,6 +46,7 @@ class DataDescription(Entry):
     sampling: str | None = None
     trust: str | None = None
     purpose: str | None = None
+    earlier_releases: int | None = None
     described_as: ClassVar[str] = "The study's description"
 
     def __post_init__(self) -> None:
@@ -52,9 +54,9 @@ class DataDescription(Entry):
             text = getattr(self, name)
             if text is not None and (not isinstance(text, str) or not text.strip()):
                 raise InvalidArgumentError(name, text, allowed="it must be a text")
-        for name in ("records", "most"):
+        for name, least in (("records", 1), ("most", 1), ("earlier_releases", 0)):
             if getattr(self, name) is not None:
-                validation.whole(name, getattr(self, name), 1)
+                validation.whole(name, getattr(self, name), least)
         if self.unit is not None and not _NOUN.fullmatch(self.unit):
             raise InvalidArgumentError(
                 "unit",
@@ -87,11 +89,20 @@ class DataDescription(Entry):
             stated("Purpose", _shown(self.purpose)),
             stated(UNIT_ROW, None if self.unit is None else f"one {self.unit}"),
             stated(MOST_ROW, None if self.most is None else f"nobody has more than {self.most:,}"),
-            stated(SAMPLING_ROW, _shown(self.sampling)),
+            stated(SAMPLING_ROW, _shown(self.sampling), Part.RUNS),
+            stated(EARLIER_ROW, _earlier(self.earlier_releases)),
         ]
         if self.trust is not None:
-            facts.append(stated("Trust, in the curator's words", _shown(self.trust)))
+            words = _shown(self.trust)
+            facts.append(stated("Trust, in the curator's words", words, Part.PUBLICATION))
         return facts
+
+
+def _earlier(count: int | None) -> str | None:
+    """Returns how often something was released from the records before."""
+    if not count:
+        return None if count is None else "none"
+    return f"{count}, and this epsilon counts none of them"
 
 
 def _shown(text: str | None) -> str | None:

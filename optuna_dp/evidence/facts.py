@@ -30,6 +30,21 @@ class Status(enum.Enum):
     """Nobody said it."""
 
 
+class Part(enum.Enum):
+    """The part of the page that shows a fact."""
+
+    DATA = "data"
+    """Whose records, how many, and what the numbers mean."""
+    RUNS = "runs"
+    """What touched the records."""
+    CHOICE = "choice"
+    """How the choice was made."""
+    PUBLICATION = "publication"
+    """What may be shown to whom."""
+    CHECK = "check"
+    """Who checked the number."""
+
+
 def weakest(statuses: Iterable[Status]) -> Status:
     """Returns the status of what several statuses are true of: the last in the enum's order."""
     return max(statuses, key=list(Status).index)
@@ -44,6 +59,7 @@ class Fact(Entry):
         value: What is said, as Markdown on one line. Words of the curator's in it are escaped
             (:func:`optuna_dp.evidence.layout.escaped`). None if nothing is said.
         status: Who stands for it.
+        part: Where the page shows it.
     """
 
     described_as: ClassVar[str] = "A fact of the statement"
@@ -51,6 +67,9 @@ class Fact(Entry):
     name: str
     value: str | None
     status: Status = field(metadata=stored(write=lambda status: status.value, read=Status))
+    part: Part = field(
+        default=Part.CHOICE, metadata=stored(write=lambda part: part.value, read=Part)
+    )
 
     @property
     def text(self) -> str:
@@ -63,14 +82,14 @@ class Fact(Entry):
 _NOT_STATED = "not stated by the curator (optuna_dp.describe)"
 
 
-def enforced(values: dict[str, str]) -> list[Fact]:
+def enforced(values: dict[str, str], part: Part = Part.CHOICE) -> list[Fact]:
     """Returns facts that the software stands for, from their values by name."""
-    return [Fact(name, value, Status.ENFORCED) for name, value in values.items()]
+    return [Fact(name, value, Status.ENFORCED, part) for name, value in values.items()]
 
 
-def stated(name: str, value: str | None) -> Fact:
+def stated(name: str, value: str | None, part: Part = Part.DATA) -> Fact:
     """Returns what the curator said, or the fact that nothing was said."""
-    return Fact(name, value, Status.STATED if value else Status.NOT_STATED)
+    return Fact(name, value, Status.STATED if value else Status.NOT_STATED, part)
 
 
 def last_of_each(facts: Iterable[Fact]) -> tuple[Fact, ...]:

@@ -8,7 +8,7 @@ from optuna_dp.core.value_types import JsonObject, JsonValue
 from optuna_dp.errors import OptunaDPError
 from optuna_dp.evidence.assumptions import BEFORE_THE_RUNS, Assumption
 from optuna_dp.evidence.data_description import MOST_ROW, UNIT_ROW
-from optuna_dp.evidence.facts import Fact, Status, weakest
+from optuna_dp.evidence.facts import Fact, Part, Status, weakest
 from optuna_dp.evidence.layout import escaped, two_columns
 from optuna_dp.training.prepared import AS_GIVEN, BY_ROW, BY_SCHEMA, WORDS
 
@@ -25,20 +25,20 @@ _STATUSES = {
     BY_ROW: Status.COMPARED,
     AS_GIVEN: Status.NOT_CHECKED,
 }
-_PUBLIC_SCHEMA = Assumption(
-    "Every range and every list under *What was said to be public about the records* is public: "
-    "none of them was read off the records. The table that was given to the software held the "
-    "records as they came. Nothing in it was computed from several records, and none was "
-    "repeated.",
-    "Was every range and every list of the schema fixed without looking at these records, and was "
-    "the table that was encoded the records as they came (nothing scaled, filled in, selected or "
-    "repeated by what is in all of them)?",
-    f"row *{ROW}*",
+_PUBLIC_SCHEMA = (
+    Assumption(
+        "Every range and every list under *What was said to be public about the records* was "
+        "fixed without looking at these records.",
+        f"row *{ROW}*",
+    ),
+    Assumption(
+        "The table that was encoded held the records as they came: nothing in it was scaled, "
+        "filled in or repeated, and no row or column was chosen, by what is in several of them.",
+        f"row *{ROW}*",
+    ),
 )
 _OUTSIDE = Assumption(
-    "What the function that prepared rows holds from outside (row *Preparation*) was not computed "
-    "from the records.",
-    "Was all that the function holds from outside made without these records?",
+    "What the function that prepared rows holds from outside was made without these records.",
     f"row *{ROW}*",
 )
 
@@ -78,15 +78,15 @@ def preparation_fact(spending: JsonObject) -> list[Fact]:
             f"holds from outside: {escaped(outside)}"
         )
         text += "; how that was made is the curator's word" if notes.get("outside") else ""
-    return [Fact(ROW, text, status)]
+    return [Fact(ROW, text, status, Part.RUNS)]
 
 
 def assumptions_of(spending: JsonObject) -> tuple[Assumption, ...]:
     """Returns what a person has to confirm of the preparation."""
     words = words_of(spending)
     return (
-        *((BEFORE_THE_RUNS,) if AS_GIVEN in words else ()),
-        *((_PUBLIC_SCHEMA,) if words != {AS_GIVEN} else ()),
+        *(BEFORE_THE_RUNS if AS_GIVEN in words else ()),
+        *(_PUBLIC_SCHEMA if words != {AS_GIVEN} else ()),
         *((_OUTSIDE,) if BY_ROW in words or _notes(spending).get("word") == BY_ROW else ()),
     )
 
@@ -161,8 +161,8 @@ def person_facts(content: JsonObject) -> list[Fact]:
     if described_unit not in (None, unit):
         words += f". In the curator's words: one {escaped(str(described_unit))}"
     return [
-        Fact(UNIT_ROW, words, Status.ENFORCED),
-        Fact(MOST_ROW, f"enforced: {most} of each at most were used", Status.ENFORCED),
+        Fact(UNIT_ROW, words, Status.ENFORCED, Part.DATA),
+        Fact(MOST_ROW, f"enforced: {most} of each at most were used", Status.ENFORCED, Part.DATA),
     ]
 
 

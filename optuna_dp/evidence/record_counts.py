@@ -37,9 +37,11 @@ class RecordCounts:
             return ""
         delta = ""
         if self.protected is not None:
-            delta = f"; delta should be far below {1 / self.protected:.2g}, one over it"
+            delta = (
+                f"; delta should be far below 1 / {self.protected:,} = {1 / self.protected:.2g}"
+            )
         if not self.are_disjoint:
-            return f"{self.trained:,} records, said to be a public number{delta}"
+            return f"{self.trained:,} records, which is said to be a public number{delta}"
         if self.scored is None:
             return (
                 f"{self.trained:,} records to train on, said to be a public number, and others to "

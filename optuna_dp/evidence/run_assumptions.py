@@ -1,66 +1,73 @@
-"""The assumption that runs were what is charged for, and what holds it."""
+"""The assumptions that runs were what is charged for, by what holds them."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from optuna_dp.core.value_types import JsonObject
 from optuna_dp.evidence.assumptions import Assumption
-from optuna_dp.runs.judgement import COMPARED, ENFORCED, NOT_CHECKED, WORDS
+from optuna_dp.runs.judgement import COMPARED, ENFORCED, NOT_CHECKED
 
-# By what a training or a score is held, in words for a reader who does not know the software.
-_HELD = {
-    ENFORCED: "the software did it itself (*enforced*)",
-    COMPARED: "the curator's own code did it, and what its accountant recorded was compared with "
-    "the plan (*compared*). That the code did what was recorded is the curator's word",
-    NOT_CHECKED: "nothing but the curator's word holds it (*not checked*)",
+_TRAININGS = {
+    ENFORCED: (),
+    COMPARED: (
+        Assumption(
+            "A person who is named here has read the code of the trainings that say *compared*: "
+            "it does what its "
+            "accountant recorded, and uses the records in no other way.",
+            "row *Training*",
+            facts=("Training",),
+        ),
+    ),
+    NOT_CHECKED: (
+        Assumption(
+            "A person who is named here has read the code of the trainings that say *not "
+            "checked*: it uses the "
+            "records as the table says, with the noise that is charged for, and in no other way.",
+            "rows *Training* and *One run*",
+            facts=("Training", "One run"),
+        ),
+    ),
 }
-_HELD_SCORE = {
-    **_HELD,
-    COMPARED: "the software added the noise to one value for each record (*compared*). How the "
-    "values were computed is the curator's word",
+_SCORES = {
+    ENFORCED: (),
+    COMPARED: (
+        Assumption(
+            "A person who is named here has read the code of the scores that say *compared*: "
+            "each record has one "
+            "value, which depends on that record and the trained model alone.",
+            "row *Score*",
+            facts=("Score",),
+        ),
+    ),
+    NOT_CHECKED: (
+        Assumption(
+            "A person who is named here has read the code of the scores that say *not checked*: "
+            "they have the noise "
+            "that is charged for.",
+            "row *Score*",
+            facts=("Score",),
+        ),
+    ),
 }
-_QUESTIONS = {
-    ENFORCED: "Does the script use the records for nothing but the training and the score that "
-    "the software itself computed?",
-    COMPARED: "Has somebody read the code of the training and the score, and found that it uses "
-    "the records as {rows} and as its accountant recorded, and in no other way?",
-    NOT_CHECKED: "Nothing shows what the runs did. Has somebody read the code of the training and "
-    "the score, and found that it uses the records as {rows}, and in no other way?",
-}
+_NOWHERE_ELSE = Assumption(
+    "The script uses the records for the trainings and the scores of the table, and nowhere else, "
+    "whatever the hyperparameters are.",
+    "the table; row *Script*",
+    facts=("Script",),
+)
 
 
-def what_a_run_is(spending: JsonObject, rows: tuple[str, ...]) -> Assumption:
-    """Returns the assumption that each run was what is charged for, and what holds it.
+def what_runs_are(spending: JsonObject) -> tuple[Assumption, ...]:
+    """Returns the assumptions that each run was what is charged for.
 
     Args:
         spending: What is known of runs, as releases have it: for the "training" and the "score"
             how many runs each of the three words is true of, or the one word that is true of all.
-        rows: The statement's rows that say what a run is.
     """
-    run_count = spending.get("runs")
-    trainings, scores = _counts(spending, "training"), _counts(spending, "score")
-    rows_say = f"the {'row' if len(rows) == 1 else 'rows'} {_listed(rows)} " + (
-        "says" if len(rows) == 1 else "say"
-    )
-    training_words = _in_words(trainings, _HELD, run_count, "with an output")
-    text = (
-        f"Each run used the records as {rows_say}, and in no other way, whatever its "
-        f"hyperparameters were. Its training: {training_words}."
-    )
-    if scores:
-        scored_count = sum(_numbers(scores)) or None
-        text += f" Its score: {_in_words(scores, _HELD_SCORE, scored_count, 'with a score')}."
-    words = {*trainings, *scores}
-    if words <= {ENFORCED}:
-        text += " What is left to the curator: that the script uses the records nowhere else."
-    worst = next(word for word in reversed(WORDS) if word in (words or {NOT_CHECKED}))
-    places = [*rows, "Training", *(["Score"] if scores else [])]
-    return Assumption(
-        text,
-        _QUESTIONS[worst].format(rows=rows_say),
-        f"{'rows' if len(places) > 1 else 'row'} {_listed(places)}",
-        facts=tuple(places),
+    trainings, scores = _words(spending, "training"), _words(spending, "score")
+    return (
+        *(line for word in _TRAININGS if word in trainings for line in _TRAININGS[word]),
+        *(line for word in _SCORES if word in scores for line in _SCORES[word]),
+        _NOWHERE_ELSE,
     )
 
 
@@ -71,36 +78,12 @@ def is_enforced(spending: JsonObject) -> bool:
 
 def is_trained_here(spending: JsonObject) -> bool:
     """Returns whether the software itself made every training that gave an output."""
-    return set(_counts(spending, "training")) == {ENFORCED}
+    return _words(spending, "training") == {ENFORCED}
 
 
-def _counts(spending: JsonObject, name: str) -> dict[str, int | None]:
-    """Returns how many runs a word is true of; None instead of a number that is secret."""
-    counts = spending.get(name)
-    if name == "training" and not counts:
-        return {NOT_CHECKED: None}
-    return {counts: None} if isinstance(counts, str) else dict(counts or {})
-
-
-def _numbers(counts: Mapping[str, int | None]) -> list[int]:
-    return [count for count in counts.values() if count is not None]
-
-
-def _in_words(
-    counts: Mapping[str, int | None], held: Mapping[str, str], run_count: int | None, which: str
-) -> str:
-    """Returns by what runs are held; ``which`` says which runs ``run_count`` counts."""
-    parts = []
-    for word in WORDS:
-        if word not in counts:
-            continue
-        count = counts[word]
-        is_all = count is None or count == run_count
-        runs = f"in {'every run' if is_all else f'{count} of {run_count} runs'} {which}"
-        parts.append(f"{runs} {held[word]}")
-    return "; ".join(parts)
-
-
-def _listed(rows: tuple[str, ...] | list[str]) -> str:
-    names = [f"*{row}*" for row in rows]
-    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
+def _words(spending: JsonObject, name: str) -> set[str]:
+    """Returns which of the three words are true of some run."""
+    words = spending.get(name)
+    if name == "training" and not words:
+        return {NOT_CHECKED}
+    return {words} if isinstance(words, str) else set(words or ())

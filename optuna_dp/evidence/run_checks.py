@@ -11,6 +11,7 @@ from optuna_dp.errors import InvalidArgumentError, ReleaseRefusedError
 from optuna_dp.evidence.ended_runs import EndedRun
 from optuna_dp.evidence.preparation import person_of
 from optuna_dp.runs.judgement import NOT_CHECKED, WORDS, RunJudgement
+from optuna_dp.runs.scripts import of_all_runs
 from optuna_dp.training.prepared import AS_GIVEN
 
 _SPENT = (
@@ -122,6 +123,8 @@ def conduct_of_all(
         kinds = {notes["word"] for notes in prepared}
         words["preparation"] = kinds.pop() if len(kinds) == 1 else AS_GIVEN
         words |= person_of(prepared) if words["preparation"] != AS_GIVEN else {}
+        script = of_all_runs([judgement.script for judgement in judgements])
+        words |= {"script": script} if script else {}
     # Words of an objective may differ from run to run, so they may tell which runs there were.
     if is_vouched or any(judgement.vouched for judgement in judgements):
         if vouched is None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -16,6 +17,7 @@ from optuna_dp.evidence.procedures import procedure_of
 from optuna_dp.evidence.run_checks import warning_of
 from optuna_dp.runs.judgement import judge_at_end
 from optuna_dp.runs.run import Run
+from optuna_dp.runs.scripts import script_of
 from optuna_dp.runs.trial_notes import note, noted, stored_trial
 from optuna_dp.study import entries
 from optuna_dp.study.asking import BEYOND
@@ -100,7 +102,7 @@ def start_run(trial: Trial) -> Run:
         # A fork has a copy of a study in memory, and what happens to one is not seen in the other.
         in_memory = isinstance(storage_of(trial.study), InMemoryStorage)
         home = {"process": os.getpid()} if in_memory else {}
-        note(trial, ASKED, **home)
+        note(trial, ASKED, **home, script=script_of(sys._getframe(1)))
     return run
 
 

@@ -9,19 +9,23 @@ from typing import TYPE_CHECKING
 from optuna_dp.core.value_types import JsonObject
 from optuna_dp.evidence.assumptions import FINAL_TRAINING, Assumption
 from optuna_dp.evidence.data_description import SAMPLING_ROW
-from optuna_dp.evidence.facts import Fact, Status
+from optuna_dp.evidence.facts import Fact, Part, Status, enforced
 from optuna_dp.evidence.layout import escaped, one_line
 from optuna_dp.evidence.record_counts import RecordCounts
+from optuna_dp.evidence.run_kinds import RunKind
 from optuna_dp.runs.judgement import COMPARED, ENFORCED, NOT_CHECKED
+from optuna_dp.runs.scripts import combined
 from optuna_dp.study.plan import Design
 from optuna_dp.training.exact_step import GRIDS, NOISE_GENERATOR
+from optuna_dp.training.optimizers import GIVEN, OPTIMIZER_NAMES, REHEARSED
 
 if TYPE_CHECKING:
     from optuna_dp.accounting.guarantee import Guarantee
 
+SCRIPT_ROW = "Script"
 # What a curator vouched for, at the release and in an objective.
-VOUCHED_ROW = "Vouched for by the curator, not checked"
-VOUCHED_IN_RUNS_ROW = "Vouched for in runs, not checked"
+VOUCHED_ROW = "Vouched for by the curator"
+VOUCHED_IN_RUNS_ROW = "Vouched for in runs"
 VOUCHED_ROWS = (VOUCHED_ROW, VOUCHED_IN_RUNS_ROW)
 # What is said of sampling, clipping, noise and steps, and of scores.
 TRAININGS = {
@@ -57,15 +61,23 @@ class Description(ABC):
         checked: What the software made sure of, and refuses to release otherwise.
         trust: Who sees what.
         relations: The neighbouring relations in the procedure's words.
+        touches: What touches the records, if the whole procedure is one thing.
         score_is_told: Whether there is a score in every release, if only None for no result.
         not_covered: What the guarantee does not cover, a paragraph.
+        must_not: What must not be published besides, as a list.
     """
 
     checked: tuple[str, ...]
     trust: str = TRUST
     relations: Mapping[str, str] = RELATIONS
+    touches: str = "The choice"
     score_is_told: bool = True
     not_covered: str = NOT_COVERED
+    must_not: tuple[str, ...] = (
+        "the table of trials, and any other run's hyperparameters, score or model",
+        "how many runs there were, how long they took, when they began and ended",
+        "logs, the curator's dashboard and storage, seeds and random states",
+    )
 
     @abstractmethod
     def facts(self, design: Design, guarantee: Guarantee) -> list[Fact]:
@@ -85,6 +97,19 @@ class Description(ABC):
         """
         return []
 
+    def run_kinds(
+        self, design: Design, guarantee: Guarantee, content: JsonObject, delta: float
+    ) -> list[RunKind]:
+        """Returns the kinds of runs that touch the records, with their numbers.
+
+        Args:
+            design: The design of the study.
+            guarantee: The guarantee of the search, without a final training.
+            content: What is released, with what is known of the runs ("spending").
+            delta: At which the cost of one run by itself is given.
+        """
+        return [RunKind.of_event(self.touches, guarantee.event, guarantee, delta, count=1)]
+
     @abstractmethod
     def assumptions(self, design: Design, content: JsonObject) -> tuple[Assumption, ...]:
         """Returns what the guarantee depends on besides the software.
@@ -97,8 +122,8 @@ class Description(ABC):
     def all_assumptions(
         self, design: Design, content: JsonObject, *, trained: bool
     ) -> tuple[Assumption, ...]:
-        """Returns the assumptions, and that of a final training where one is composed on top."""
-        return self.assumptions(design, content) + ((FINAL_TRAINING,) if trained else ())
+        """Returns the assumptions, and those of a final training that is composed on top."""
+        return self.assumptions(design, content) + (FINAL_TRAINING if trained else ())
 
     def record_counts(self, design: Design, spending: JsonObject) -> RecordCounts:
         """Returns how many records are protected, as far as the plan and the runs say it.
@@ -139,7 +164,7 @@ def sampling_fact(content: JsonObject) -> Fact:
         "enforced: each record joined each step independently, with the planned chance (Poisson "
         "sampling)"
     )
-    return Fact(SAMPLING_ROW, sentence + remark, Status.ENFORCED)
+    return Fact(SAMPLING_ROW, sentence + remark, Status.ENFORCED, Part.RUNS)
 
 
 def step_facts(spending: JsonObject) -> list[Fact]:
@@ -164,7 +189,31 @@ def step_facts(spending: JsonObject) -> list[Fact]:
         f"the grid; {step['physical_batch']} gradients at most were computed at a time. The "
         f"numbers are those of the released run{remark}"
     )
-    return [Fact("Sums and noise", text, Status.ENFORCED)]
+    optimizer = {"function": "made by a function of the script"}.get(
+        step["optimizer"], step["optimizer"]
+    )
+    rate = "found on made-up inputs and noise" if step["rate"] == REHEARSED else "given by it"
+    own = f"{optimizer}; the rate of the first step was {rate}. It sees noisy sums only"
+    return enforced({"Sums and noise": text, "Optimizer": own}, Part.RUNS)
+
+
+def script_facts(spending: JsonObject) -> list[Fact]:
+    """Returns which source files asked for the runs.
+
+    Args:
+        spending: What is known of runs, as releases have it.
+    """
+    script = spending.get("script")
+    if not script:
+        text = "no file is known that asked for all runs with odp.start_run(trial)"
+        return [Fact(SCRIPT_ROW, text, Status.NOT_STATED, Part.RUNS)]
+    names = " ".join(script)
+    text = (
+        f"noted when the runs began: {escaped(', '.join(script))}, together SHA-256 "
+        f"{combined(script)} (`sha256sum {escaped(names)} | sha256sum`). That these are what ran "
+        "is the curator's word"
+    )
+    return [Fact(SCRIPT_ROW, text, Status.STATED, Part.RUNS)]
 
 
 def impossible_step(spending: JsonObject) -> str:
@@ -180,6 +229,8 @@ def impossible_step(spending: JsonObject) -> str:
         return f"noise is said to be from {str(step['generator'])[:40]!r}"
     if step["units"] not in GRIDS:
         return f"a grid of {step['units']} units in a clipping norm is no grid of a training"
+    if step["optimizer"] not in OPTIMIZER_NAMES or step["rate"] not in (GIVEN, REHEARSED):
+        return "an optimizer, or where its rate came from, is none of a training"
     if not (step["clipping_norm"] > 0.0 and step["physical_batch"] >= 1):
         return "a clipping norm or a physical batch is not positive"
     return ""
@@ -196,7 +247,7 @@ def vouched_facts(spending: JsonObject) -> list[Fact]:
         VOUCHED_ROW: spending.get("vouched", ""),
     }
     return [
-        Fact(name, escaped(one_line(text)), Status.NOT_CHECKED)
+        Fact(name, escaped(one_line(text)), Status.NOT_CHECKED, Part.RUNS)
         for name, text in reasons.items()
         if text
     ]

@@ -71,7 +71,7 @@ all other clients, they would have cost epsilon = {without_others}.
 |---|---|---|---|---|
 {rows}
 
-## What it depends on
+## True only if
 
 {numbered(_assumptions(limits, answers))}
 """

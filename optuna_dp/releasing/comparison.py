@@ -30,7 +30,7 @@ from optuna_dp.evidence.procedures import (
     releases_all_runs,
 )
 from optuna_dp.releasing.markdown import range_in_words
-from optuna_dp.releasing.statement_data import statement_data
+from optuna_dp.releasing.statement_data import FILES, statement_data
 from optuna_dp.releasing.statement_file import check_keys
 from optuna_dp.study.plan import Design
 
@@ -53,8 +53,8 @@ _EXACT = {"records", "orders", "tail", "unit", "false_positive_rates"}
 _ROUNDING, _OTHER_GRIDS = 1e-6, 1e-3
 _LIBRARIES_OF_GRIDS = ("numpy", "scipy", "dp-accounting")
 # What depends on the version of optuna-dp, and is compared with the same version only.
-_WORDS = ("facts", "assumptions", "trust", "checked", "not_covered")
-_OF_A_VERSION = (*_WORDS, "method", "epsilon_by_method", "comparisons")
+_WORDS = ("facts", "assumptions", "trust", "checked", "not_covered", "must_not")
+_OF_A_VERSION = (*_WORDS, "runs", "method", "epsilon_by_method", "comparisons")
 
 _OF_TRAINING = "the cost of a final training"
 _OF_EVENTS = "noise and steps of a plan whose runs are known by their events only"
@@ -128,6 +128,7 @@ NOT_COMPARED: Mapping[str, tuple[str, ...]] = {
         "design.settings.plan.ranges.records",
         "design.settings.plan.ranges.columns",
     ),
+    "the names and digests of the script's files": ("content.spending.script.*",),
     "the clipping norm, the physical batch, and whether bits are reproducible": (
         "content.spending.step.clipping_norm",
         "content.spending.step.physical_batch",
@@ -197,7 +198,7 @@ def compared(statement: JsonObject) -> Comparison:
     stated_versions, own_versions = statement["versions"], made_again["versions"]
     if not all(isinstance(text, str) for text in stated_versions.values()):
         raise ValueError("its versions are no texts")
-    share, unchecked = _ROUNDING, [_versions_in_words(stated_versions)]
+    share, unchecked = _ROUNDING, [_versions_in_words(stated_versions, own_versions)]
     others = [
         f"{name} {stated_versions.get(name)}"
         for name in _LIBRARIES_OF_GRIDS
@@ -372,9 +373,12 @@ def _shown(value: object) -> str:
     return "" if isinstance(value, dict | list) or len(text) > 70 else text
 
 
-def _versions_in_words(versions: Mapping[str, str]) -> str:
-    software = ", ".join(f"{name} {text}"[:60] for name, text in sorted(versions.items())[:20])
-    return f"The versions of the software that computed it, said to be {software or 'unknown'}."
+def _versions_in_words(versions: Mapping[str, str], own: Mapping[str, str]) -> str:
+    software = ", ".join(f"{name} {text}"[:100] for name, text in sorted(versions.items())[:20])
+    words = f"The versions of the software that computed it, said to be {software or 'unknown'}."
+    if versions.get("optuna-dp") == own.get("optuna-dp") and versions.get(FILES) != own[FILES]:
+        words += f" The files of optuna-dp here are others: {own[FILES]}."
+    return words
 
 
 def _check_of_plan(

@@ -29,6 +29,7 @@ def describe(
     sampling: str | None = None,
     trust: str | None = None,
     purpose: str | None = None,
+    earlier_releases: int | None = None,
 ) -> None:
     """Records what only people know of a study's data, for the statement of its release.
 
@@ -50,6 +51,8 @@ def describe(
         sampling: How batches were really drawn, for example "Poisson, by Opacus' data loader".
         trust: Who sees what, where that differs from the statement's own words.
         purpose: What the model is for.
+        earlier_releases: How many results that depend on these records were released before, by
+            anybody: models, tables, other searches. Their costs add to that of this one.
 
     Raises:
         InvalidArgumentError: If an argument is not allowed, ``records`` contradicts the study's
@@ -76,6 +79,7 @@ def describe(
         "sampling": sampling,
         "trust": trust,
         "purpose": purpose,
+        "earlier_releases": earlier_releases,
     }
     stored_description = read_description(snapshot.attributes)
     stored_facts = {} if stored_description is None else stored_description.to_json()

@@ -8,12 +8,13 @@ from itertools import count
 from optuna_dp.core.numbers_shown import rounded_down, rounded_up
 from optuna_dp.core.value_types import JsonObject
 from optuna_dp.evidence.assumptions import Assumption
-from optuna_dp.evidence.data_description import MOST_ROW, SAMPLING_ROW, UNIT_ROW
-from optuna_dp.evidence.facts import Fact, Status, enforced
+from optuna_dp.evidence.data_description import EARLIER_ROW, MOST_ROW, SAMPLING_ROW, UNIT_ROW
+from optuna_dp.evidence.facts import Fact, Part, Status, enforced
 from optuna_dp.evidence.layout import counted, escaped, numbered, one_line, table, two_columns
 from optuna_dp.evidence.preparation import ROW as PREPARATION_ROW
 from optuna_dp.evidence.preparation import schema_section
-from optuna_dp.evidence.statement import VOUCHED_ROWS
+from optuna_dp.evidence.run_kinds import RunKind
+from optuna_dp.evidence.statement import SCRIPT_ROW, VOUCHED_ROWS
 from optuna_dp.releasing.statement_data import MODEL_ROW
 
 _FALSE_ALARMS = 0.05
@@ -22,17 +23,6 @@ _SHOWN_PILOTS = 60
 _LONGEST_VALUE = 200  # Characters.
 # Times the number of records, from which on a delta is pointed out.
 _LARGEST_DELTA = 0.1
-# What a reviewer asks first.
-_FIRST_ROWS = (
-    *(
-        "What is protected",
-        "Guarantee",
-        "A record belongs to",
-        MOST_ROW,
-        "Who has several records",
-    ),
-    *("Planned for", "Model file", PREPARATION_ROW, "Training", "Score"),
-)
 _WORDS = {
     "record": """\
 A *record* is one line of the data. *Epsilon* says how much one record can change what is released:
@@ -55,9 +45,7 @@ def facts_shown(data: JsonObject) -> tuple[Fact, ...]:
         data: The statement's JSON.
     """
     stored = [Fact.from_json(record) for record in data["facts"]]
-    facts = {f.name: f for f in (*_of_numbers(data), *stored, *_of_content(data))}
-    order = dict.fromkeys([*(name for name in _FIRST_ROWS if name in facts), *facts])
-    return tuple(facts[name] for name in order)
+    return tuple({f.name: f for f in (*_of_numbers(data), *stored, *_of_content(data))}.values())
 
 
 def _assumptions(data: JsonObject) -> list[Assumption]:
@@ -65,26 +53,29 @@ def _assumptions(data: JsonObject) -> list[Assumption]:
 
 
 def _of_numbers(data: JsonObject) -> list[Fact]:
-    rows = {
+    of_data = {
         "What is protected": f"{_PROTECTED[data['unit']]}: the output hardly depends on "
         f"{data['protected']}",
-        "Guarantee": f"epsilon = {rounded_up(data['epsilon'], 4)} at delta = {data['delta']:g}",
-        "Accounting": METHODS.get(data["method"], data["method"]),
-        "How tight it is": _beside_the_attack(data),
+        **_several_records(data),
         "What an attacker can tell": _detection(data),
         "What delta means": _delta(data),
-        **_several_records(data),
-        "Trust": data["trust"],
     }
-    return enforced({name: text for name, text in rows.items() if text})
+    of_check = {
+        "By which bound": f"{METHODS.get(data['method'], data['method'])}; theorems and proofs "
+        "are in docs/explanation/theorems.md of optuna-dp",
+        "How tight it is": _beside_the_attack(data),
+    }
+    rows = {Part.DATA: of_data, Part.PUBLICATION: {"Trust": data["trust"]}, Part.CHECK: of_check}
+    return [
+        fact
+        for part, texts in rows.items()
+        for fact in enforced({name: text for name, text in texts.items() if text}, part)
+    ]
 
 
 def _of_content(data: JsonObject) -> list[Fact]:
-    rows = {
-        "Ranges of the parameters": _ranges(data["content"]["distributions"]),
-        "What is released": ", ".join(map(escaped, _released(data))),
-    }
-    return enforced({name: text for name, text in rows.items() if text})
+    ranges = _ranges(data["content"]["distributions"])
+    return enforced({"Ranges of the parameters": ranges} if ranges else {})
 
 
 def statement_markdown(data: JsonObject) -> str:
@@ -95,62 +86,69 @@ def statement_markdown(data: JsonObject) -> str:
     """
     facts, assumptions = facts_shown(data), _assumptions(data)
     open_points = _open_for_the_curator(facts, assumptions) + _persons(facts) + _large_delta(data)
-    versions = escaped(", ".join(f"{name} {text}" for name, text in data["versions"].items()))
+    rows = {
+        part: two_columns({fact.name: fact.text for fact in facts if fact.part is part})
+        for part in Part
+    }
     return f"""# Privacy statement
 
-{_first_sentence(data, assumptions)} The guarantee is for the whole procedure: every training run,
-every score and the choice among them.{_condition(facts)}
+{_first_sentence(data, assumptions)}{_condition(facts)}
 
-{_paragraph(_road(facts))}{open_points}
+{_paragraph(_road(facts))}{_earlier(data)}{open_points}
 
-`optuna-dp verify FILE --questions` prints what to ask before anything is published, and what to do
-if an answer is no. Nobody outside the project has reviewed the software that made this page yet.
+{rows[Part.DATA]}
 
-{_WORDS[data["unit"]]}
+## 1. What touched the data
 
-*Planned* was fixed before the first run. *Checked* was verified by the software. *Vouched for* is
-the curator's word, which no software has checked. The preparation of the records has three words.
-*By schema*: the software made tensors of the records, by what is public. *Prepared row by row*: a
-function of the curator's did, and it was tried on made-up rows. *As given*: the software got ready
-tensors. Trainings and scores have three words.
-*Enforced*: the software did it. *Compared*: code of the curator's did a part, and the row says
-which part the software compared or did. *Not checked*: only the curator's word says it. Whoever
-can write the file of this release can write all of these words. The study's storage shows whether
-they are true: a release made of it once more has the same SHA-256.
+{_runs(data)}
 
-{two_columns({fact.name: fact.text for fact in facts})}
+{_together(data)}
+
+{rows[Part.RUNS]}
 {schema_section(data["content"].get("spending", {}))}
-## What it depends on
+## 2. How the choice was made
 
-What the software checked (otherwise it refuses the release):
+{rows[Part.CHOICE]}
+
+What the software made sure of, and refuses to release otherwise:
 
 {numbered(data["checked"])}
 
-What the software cannot check, and the curator must confirm:
+## 3. What may be published
 
-{numbered([assumption.text for assumption in assumptions])}
+{_may_and_must_not(data)}
 
-## What is covered, and what is not
+{rows[Part.PUBLICATION]}
 
 {data["not_covered"]}
 
-{_WHOM_IT_DEFENDS_AGAINST}
-
-## What was released
-
 {_values(data["content"])}
 {_pilots(data["content"])}
-## How to check this page
+## 4. True only if
 
-This page is made from the release's JSON. `optuna-dp verify FILE` (or `optuna_dp.verify`)
-computes epsilon, the tables and the digest again from that JSON, without the data and without
-the study, and says what remains to be believed. A second program computes epsilon from the same
-JSON and shares no code with this one: `python examples/verify_independently.py FILE`, in the
-source of optuna-dp. It says so where it cannot judge a release.
+No software can check these lines. A person who knows says *yes*, *no* or *unknown* to each.
+*Unknown* counts as *no*. `optuna-dp verify FILE --questions` prints them on a sheet for the owner
+of the data, with what else is open, and says what to do after a *no*.
+
+{_lines_to_tick(assumptions)}
+
+## 5. Who checked the number
+
+{rows[Part.CHECK]}
+
+{_CHECKS}
 
 SHA-256 of the guarantee, the design and the released content: `{data["digest"]}`
 
-Made with {versions}.
+Made with {_versions(data)}.
+
+{_WHOM_IT_DEFENDS_AGAINST}
+
+## Appendix: words
+
+{_WORDS[data["unit"]]}
+
+{_STATUSES_IN_WORDS}
 
 ## Appendix: the same guarantee in other measures
 
@@ -158,6 +156,107 @@ To add up this release with others of the same data, use `Guarantee.compose`.
 {_gaussian(data)}
 {_rdp_in_words(data["rdp"])}
 """
+
+
+_CHECKS = table(
+    ("check", "what came out", "by whom", "when"),
+    [
+        (check, "", "", "")
+        for check in (
+            "`optuna-dp verify FILE`: epsilon, tables and digest again from the release's JSON",
+            "`python examples/verify_independently.py FILE`: epsilon by a program without any "
+            "code of this one",
+            "the release made once more from the study's storage by somebody who may see the "
+            "trials: the same SHA-256",
+            "`optuna-dp verify FILE --key KEY`: who signed the file",
+        )
+    ],
+)
+_STATUSES_IN_WORDS = """\
+*Planned* was fixed before the first run. *Checked* was verified by the software. *Vouched for* is
+the curator's word, which no software has checked. *Enforced*: the software did it. *Compared*:
+code of the curator's did a part, and the row says which part the software compared or did. *Not
+checked*: only the curator's word says it. Of the preparation: *by schema*, the software made
+tensors of the records, by what is public; *prepared row by row*, a function of the curator's did,
+and it was tried on made-up rows; *as given*, the software got ready tensors. Whoever can write the
+file of this release can write all of these words. The study's storage shows whether they are true:
+a release made of it once more has the same SHA-256."""
+
+
+def _runs(data: JsonObject) -> str:
+    """Returns a table with a column for each kind of run."""
+    kinds = [RunKind.from_json(record) for record in data["runs"]]
+    unit, delta = data["unit"], data["delta"]
+    rows: dict[str, list[str]] = {
+        "how many are charged for": [_charged_for(kind) for kind in kinds],
+        "noise of a step, in clipping norms": [_number(kind.noise_multiplier) for kind in kinds],
+        f"a step takes each {unit} with the chance": [_chance(kind) for kind in kinds],
+        "steps": ["" if kind.steps is None else f"{kind.steps:,}" for kind in kinds],
+        "noise of the score's sum, over its sensitivity of 1/2": [
+            _number(kind.score_noise_multiplier) for kind in kinds
+        ],
+        "standard deviation of that noise in the score": [
+            "" if kind.score_deviation is None else f"{kind.score_deviation:.2g}" for kind in kinds
+        ],
+        "in words": [kind.does if kind.steps is None else "" for kind in kinds],
+        f"epsilon of one by itself, at delta = {delta:g}": [
+            "no finite number" if kind.epsilon is None else rounded_up(kind.epsilon, 4)
+            for kind in kinds
+        ],
+    }
+    shown = [[name, *cells] for name, cells in rows.items() if any(cells)]
+    return table(["", *(kind.name for kind in kinds)], shown)
+
+
+def _charged_for(kind: RunKind) -> str:
+    return "T of them, and T is secret" if kind.count is None else f"{kind.count:,}"
+
+
+def _number(value: float | None) -> str:
+    return "" if value is None else f"{value:.6g}"
+
+
+def _chance(kind: RunKind) -> str:
+    if kind.batch_size is None or not kind.records:
+        return ""
+    share = kind.batch_size / kind.records
+    return f"{share:.6g} ({kind.batch_size:,.6g} of {kind.records:,.6g})"
+
+
+def _together(data: JsonObject) -> str:
+    """Returns what all runs cost together, and what was planned."""
+    epsilon = data["epsilon"]
+    cost = "no finite epsilon" if epsilon is None else f"epsilon = {rounded_up(epsilon, 4)}"
+    text = f"Together with the choice: {cost} at delta = {data['delta']:g}"
+    planned = data["planned"]
+    if planned is not None:
+        at = "" if planned["delta"] == data["delta"] else f" at delta = {planned['delta']:g}"
+        text += f". Planned was at most {planned['epsilon']:g}{at}"
+    return f"{text}. A run that fails is charged like any other."
+
+
+def _may_and_must_not(data: JsonObject) -> str:
+    """Returns what is released beside what is not, for people who publish."""
+    may = [*map(escaped, _released(data)), "this page, and the JSON that it is made of"]
+    must_not = data["must_not"]
+    rows = [
+        [may[i] if i < len(may) else "", must_not[i] if i < len(must_not) else ""]
+        for i in range(max(len(may), len(must_not)))
+    ]
+    return table(["may be published", "must not be published"], rows)
+
+
+def _lines_to_tick(assumptions: Sequence[Assumption]) -> str:
+    rows = [
+        [f"{i}. {assumption.text}", "☐ yes ☐ no ☐ unknown", ""]
+        for i, assumption in enumerate(assumptions, start=1)
+    ]
+    return table(["", "", "name, date"], rows)
+
+
+def _versions(data: JsonObject) -> str:
+    versions = ", ".join(f"{name} {text}" for name, text in data["versions"].items())
+    return escaped(versions)
 
 
 _WHOM_IT_DEFENDS_AGAINST = """\
@@ -183,6 +282,10 @@ def questions_markdown(data: JsonObject) -> str:
         and fact.name not in asked_by_assumptions
     ]
     parts = {
+        "True only if": [
+            f"Is it true? {assumption.text}" + (f" ({assumption.place})" * bool(assumption.place))
+            for assumption in assumptions
+        ],
         "Not stated": [
             _QUESTIONS.get(fact.name, f"What is to be said of *{fact.name}*? (row *{fact.name}*)")
             for fact in facts
@@ -193,14 +296,9 @@ def questions_markdown(data: JsonObject) -> str:
             for fact in vouched
         ]
         + (
-            ["Does each of these rows fit the assumptions below? " + _CONTRADICTION]
+            [f"Does each of these rows fit the lines 1 to {len(assumptions)}? " + _CONTRADICTION]
             * bool(vouched)
         ),
-        "Assumptions": [
-            f"{assumption.question} (assumption {i}"
-            + (f"; {assumption.place})" if assumption.place else ")")
-            for i, assumption in enumerate(assumptions, start=1)
-        ],
         "Values that are released besides": [
             f"Was {escaped(name)} computed without the records, or charged for? (part *What was "
             "released*)"
@@ -209,8 +307,9 @@ def questions_markdown(data: JsonObject) -> str:
         ],
         "The file itself": [
             "Did somebody other than its author release the study once more from its storage "
-            "(`optuna-dp release`; this costs nothing), with the SHA-256 above? Nothing else "
-            "shows that the words *checked*, *enforced* and *compared* are the software's own."
+            "(`optuna-dp release`, which costs nothing), with the SHA-256 above? It has to be "
+            "somebody who may see the trials. Nothing else shows that the words *checked*, "
+            "*enforced* and *compared* are the software's own."
         ],
     }
     numbers = count(1)
@@ -225,16 +324,17 @@ def questions_markdown(data: JsonObject) -> str:
 For the release with the SHA-256 `{data["digest"]}`:
 {plain_guarantee(data)}.
 
-No software can answer these questions. Rows and assumptions are those of the privacy statement
-(`optuna-dp verify FILE --statement`), which explains their words. The guarantee holds if a person
-who knows confirms every assumption with "yes". Whoever gains by the release should not be the only
-one who answers.
+No software can answer these questions. Rows and lines are those of the privacy statement
+(`optuna-dp verify FILE --statement`), which explains their words. The first questions are its
+lines under *True only if*, with the same numbers. The guarantee holds if a person who knows
+answers each of them with "yes". Whoever gains by the release should not be the only one who
+answers.
 
 What the file says of the data cannot be changed after the release, so the answers on this sheet
 complete it: keep the two together. Of a row that is not stated, or is wrong, the sheet says what
 is right.
 
-If an assumption is not confirmed, or nobody knows, do not sign. Epsilon may then be larger than
+If a line is not confirmed, or nobody knows, do not sign. Epsilon may then be larger than
 stated, or there may be no guarantee. Nothing of this release is published until the curator knows
 what else was done with the records and what that costs. If nobody knows it, nothing of it can be
 published.
@@ -251,7 +351,7 @@ Signed by the reviewer: ______________________________  Date: ______________
 _BLANK_LINE = "\n\n"
 _CONTRADICTION = (
     "A row that says, for example, that the records were scaled by their own range, or chosen by "
-    "their values, is true and contradicts an assumption all the same."
+    "their values, is true and contradicts one of them all the same."
 )
 _ANSWER = """
 
@@ -272,6 +372,10 @@ _QUESTIONS = {
     "record belongs to*)",
     MOST_ROW: "How many records may one person have at most? (row *Records of one person*; "
     "`optuna-dp verify FILE --most N` says what the guarantee is for such a person)",
+    SCRIPT_ROW: "Which source files made the runs, with their SHA-256? (row *Script*)",
+    EARLIER_ROW: "How many results that depend on these records were released before, by anybody "
+    "(models, tables, other searches)? Their costs add to that of this one. (row *Earlier "
+    "releases of these records*)",
     SAMPLING_ROW: "How were the batches really drawn: each record independently, as the "
     "statement says, or shuffled? (row *Sampling as performed*)",
 }
@@ -279,16 +383,28 @@ _QUESTIONS = {
 
 def _first_sentence(data: JsonObject, assumptions: Sequence[Assumption]) -> str:
     """Returns what is guaranteed, and under which condition."""
+    lines = f"the {counted(len(assumptions), 'line')} under *True only if*"
+    whole = "That is for the whole procedure: every training run, every score and the choice."
     if data["epsilon"] is None:
         return (
-            "The released output of this hyperparameter search has **no finite privacy guarantee**"
-            f",\nwith respect to {data['protected']}."
+            "What is released of this hyperparameter search has **no finite privacy guarantee**, "
+            f"with respect to {data['protected']}. {whole}"
         )
     return (
-        f"If the {counted(len(assumptions), 'assumption')} below hold"
-        f"{'s' if len(assumptions) == 1 else ''}, the released output of this hyperparameter "
-        f"search is\n**differentially private with {_bounds(data)},\n"
-        f"with respect to {data['protected']}."
+        f"What is released of this hyperparameter search is **differentially private with "
+        f"{_bounds(data)}, with respect to {data['protected']}, if {lines} are true. {whole}"
+    )
+
+
+def _earlier(data: JsonObject) -> str:
+    """Returns a paragraph on what was released of the records before, if anything was."""
+    count = data["content"].get("description", {}).get("earlier_releases")
+    if not count:
+        return ""
+    return _paragraph(
+        f"**{counted(count, 'earlier release')} of these records {'is' if count == 1 else 'are'} "
+        "not counted in this epsilon.** `optuna-dp verify FILE --with OTHER` says what two "
+        "releases cost together."
     )
 
 
@@ -461,8 +577,8 @@ def _delta(data: JsonObject) -> str:
     records = data["protected_records"]
     chance = f"the bound by epsilon fails with a probability of roughly {data['delta']:g}"
     if records is None:
-        return f"{chance}. It should be far below one over the number of records"
-    times = f"times the number of records that is {data['delta'] * records:.2g}"
+        return f"{chance}. It should be far below one over the number of {data['unit']}s"
+    times = f"times the number of {data['unit']}s that is {data['delta'] * records:.2g}"
     return f"{chance}; {times} (it should be far below 1)"
 
 
@@ -476,7 +592,8 @@ def _gaussian(data: JsonObject) -> str:
 **In one number:** {mu}. To find out whether a {unit} is in the data is at least as hard as to tell
 from one draw which of two normal distributions it came from. Both have variance one, and their
 means are {mu} apart. (In papers: {mu}-Gaussian-DP, up to {gaussian_dp["tail"]:g} more chance of
-being right.)
+being right.) One number has to hold for all tests at once, so it says less than the guarantee
+above.
 """
 
 
@@ -582,11 +699,12 @@ table is looser than the guarantee above.
 
 
 METHODS = {
-    "data_profile": "privacy-profile bound of selection",
-    "rank_profile": "privacy-profile bound of selection by ranks of outputs",
-    "all_runs": "composition of all runs that there may be",
-    "history_profile": "privacy-profile bound for policies that see private outputs only",
-    "rdp": "Rényi differential privacy of selection",
+    "data_profile": "privacy-profile bound of selection (theorem 1)",
+    "rank_profile": "privacy-profile bound of selection by ranks of outputs (theorem 12)",
+    "all_runs": "composition of all runs that there may be (theorem 7)",
+    "history_profile": "privacy-profile bound for policies that see private outputs only "
+    "(theorems 2 and 3)",
+    "rdp": "Rényi differential privacy of selection (theorem 9)",
     "pure": "pure differential privacy",
-    "profile": "privacy loss distributions",
+    "profile": "composition of privacy loss distributions (theorem 7)",
 }

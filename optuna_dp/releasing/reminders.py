@@ -81,7 +81,7 @@ def missing_facts(attributes: JsonObject) -> list[str]:
         description = read_description(attributes)
     except OptunaDPError:
         return []  # A damaged entry: the release refuses it.
-    names = ("dataset", "owner", "purpose", "unit", "sampling")
+    names = ("dataset", "owner", "purpose", "unit", "most", "earlier_releases")
     return [name for name in names if getattr(description, name, None) is None]
 
 

@@ -17,16 +17,17 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from optuna_dp.accounting.event_words import in_words
 from optuna_dp.accounting.groups import group_epsilon
 from optuna_dp.accounting.guarantee import MU_TAIL, Guarantee
 from optuna_dp.core.numbers_shown import SHOWN_ORDERS, finite
 from optuna_dp.core.value_types import JsonObject
 from optuna_dp.evidence.data_description import MOST_ROW, SAMPLING_ROW, DataDescription
-from optuna_dp.evidence.facts import Fact, Status, last_of_each, stated
+from optuna_dp.evidence.facts import Fact, Part, Status, last_of_each, stated
 from optuna_dp.evidence.preparation import person_facts, persons
 from optuna_dp.evidence.procedures import description_of
+from optuna_dp.evidence.run_kinds import RunKind
 from optuna_dp.evidence.statement import RELATIONS, Description
+from optuna_dp.runs.scripts import package_digest
 from optuna_dp.study.plan import Design
 
 if TYPE_CHECKING:
@@ -41,6 +42,8 @@ _RELATIONS_OF_CLIENTS = {
     "replace_one": "replacing all records of one client by any others",
     "null_client": "taking all records of one client away",
 }
+# The key of the versions that has the digest of this package's source files.
+FILES = "files of optuna-dp"
 _PACKAGES = ("optuna-dp", "optuna", "dp-accounting", "numpy", "scipy", "opendp")
 
 
@@ -73,6 +76,7 @@ def statement_data(
             "records": most,
             "epsilon": finite(group_epsilon(guarantee, delta, most)),
         }
+    planned = description.planned(design)
     counts = description.record_counts(design, content.get("spending", {}))
     described_records = content.get("description", {}).get("records")
     return {
@@ -101,6 +105,11 @@ def statement_data(
             ],
         },
         "gaussian_dp": {"mu": finite(guarantee.mu()), "tail": MU_TAIL},
+        "runs": [
+            kind.to_json()
+            for kind in run_kinds(guarantee, design, content, delta, training=training)
+        ],
+        "planned": None if planned is None else {"epsilon": planned[0], "delta": planned[1]},
         "design": design.to_json(),
         "guarantee": guarantee.to_json(),
         "released": _released(content, description, trained=training is not None),
@@ -113,8 +122,37 @@ def statement_data(
         "checked": list(description.checked),
         "assumptions": [assumption.to_json() for assumption in assumptions],
         "not_covered": description.not_covered,
+        "must_not": list(description.must_not),
         "versions": dict(_versions()),
     }
+
+
+def run_kinds(
+    guarantee: Guarantee,
+    design: Design,
+    content: JsonObject,
+    delta: float,
+    *,
+    training: dp_event.DpEvent | None,
+) -> list[RunKind]:
+    """Returns what touched the records, each kind of run with its numbers.
+
+    The arguments are those of :func:`statement_data`.
+    """
+    search = _search(guarantee, training)
+    kinds = description_of(design).run_kinds(design, search, content, delta)
+    if training is not None:
+        final = RunKind.of_event("Final training", training, guarantee, delta, count=1)
+        return [*kinds, final]
+    return kinds
+
+
+def _search(guarantee: Guarantee, training: dp_event.DpEvent | None) -> Guarantee:
+    """Returns the guarantee without the final training."""
+    if training is None:
+        return guarantee
+    # As Release.with_training made it: the search first.
+    return replace(guarantee, event=guarantee.event.events[0])
 
 
 def facts_of(
@@ -129,12 +167,10 @@ def facts_of(
     The arguments are those of :func:`statement_data`. Its numbers are no facts of their own: the
     page makes rows of them.
     """
-    search, final = guarantee, []
+    search, final = _search(guarantee, training), []
     if training is not None:
-        # As Release.with_training made it: the search first.
-        search = replace(guarantee, event=guarantee.event.events[0])
-        cost = f"{in_words(training)}; counted in the guarantee above"
-        final = [stated("Final training", cost)]
+        cost = "as the table says; counted in the guarantee above"
+        final = [stated("Final training", cost, Part.RUNS)]
     description = description_of(design)
     return last_of_each(
         [
@@ -154,7 +190,11 @@ def _facts_of_data(guarantee: Guarantee, content: JsonObject) -> list[Fact]:
         return []  # Of a vote, clients hold the records: nobody describes them.
     facts = last_of_each([*described.facts(), *person_facts(content)])
     # What is charged for may have no batches at all, as in pure_dp(...).
-    needless = [] if _has_batches(guarantee.to_json()["event"]) else [stated(SAMPLING_ROW, None)]
+    needless = (
+        []
+        if _has_batches(guarantee.to_json()["event"])
+        else [stated(SAMPLING_ROW, None, Part.RUNS)]
+    )
     needless += [] if guarantee.unit == "record" else [stated(MOST_ROW, None)]
     return [fact for fact in facts if fact not in needless]
 
@@ -174,11 +214,11 @@ def _model_fact(sha256: str | None) -> Fact:
             "this page is about no particular file (optuna_dp.release(artifact_store=) names one "
             "by its SHA-256)"
         )
-        return Fact(MODEL_ROW, text, Status.NOT_STATED)
+        return Fact(MODEL_ROW, text, Status.NOT_STATED, Part.PUBLICATION)
     text = (
         f"the one whose SHA-256 is {sha256} (`optuna-dp verify FILE --artifact MODEL` compares it)"
     )
-    return Fact(MODEL_ROW, text, Status.ENFORCED)
+    return Fact(MODEL_ROW, text, Status.ENFORCED, Part.PUBLICATION)
 
 
 def _released(content: JsonObject, description: Description, *, trained: bool) -> list[str]:
@@ -219,4 +259,4 @@ def _versions() -> Mapping[str, str]:
             versions[package] = importlib.metadata.version(package)
         except importlib.metadata.PackageNotFoundError:  # a source tree that is not installed
             continue
-    return versions
+    return versions | {FILES: f"SHA-256 {package_digest()}"}

@@ -11,7 +11,7 @@ import hashlib
 import json
 import math
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TypeVar
@@ -164,6 +164,7 @@ def verify(
     artifact: str | Path | None = None,
     most: int | None = None,
     key: str | Path | None = None,
+    others: Sequence[str | Path | JsonObject] = (),
     time_limit: float = 300.0,
 ) -> Verification:
     """Computes the guarantee and the digest of a release again, from its JSON alone.
@@ -181,6 +182,8 @@ def verify(
             guaranteed for such a person, whatever the statement says of persons.
         key: A file with the Ed25519 public key of whoever signed the release
             (:func:`optuna_dp.sign`), as you got it from them: PEM or OpenSSH.
+        others: Other releases of the same records, in the same forms. The result then says what
+            all of them guarantee together, and whether they agree.
         time_limit: Seconds, positive, that the computing may take.
 
     Returns:
@@ -189,8 +192,9 @@ def verify(
 
     Raises:
         InvalidArgumentError: If there is no such file, it holds neither (a key is missing, unknown
-            or twice there, a number is NaN), it is larger than any release, the time is over, or
-            ``most`` is given for a release that protects clients, or ``key`` is no such key.
+            or twice there, a number is NaN), it is larger than any release, the time is over,
+            ``most`` is given for a release that protects clients, ``key`` is no such key, or one
+            of ``others`` is no release or protects something else.
         MissingExtraError: If ``key`` is given and the ``cryptography`` package is not installed.
 
     Example:
@@ -269,8 +273,39 @@ def verify(
         "that. Who holds the study's storage can make the release once more, which costs "
         "nothing, and compare the SHA-256."
     )
+    for i, other in enumerate(others, start=1):
+        agrees = verify(other, time_limit=limit).ok
+        place = str(other) if isinstance(other, str | Path) else f"number {i} of others"
+        found = "it agrees with itself" if agrees else "it does not agree with itself"
+        checks.append(Check(f"other release {place}", agrees, found))
+    if others:
+        guarantees = [_guarantee_in(release) for release in (source, *others)]
+        sentence = _together(guarantees, statement["delta"])
+        verification = replace(verification, what_if=f"{verification.what_if} {sentence}".strip())
     verification = replace(verification, checks=tuple(checks), unchecked=tuple(unchecked))
     return verification if verification.ok else replace(verification, statement="", questions="")
+
+
+def _guarantee_in(source: str | Path | JsonObject) -> Guarantee:
+    """Returns the guarantee of a release that was read before."""
+    if not isinstance(source, str | Path):
+        return Guarantee.from_json(statement_of(source)["guarantee"])
+    text = bytes_of("path_or_json", source, MOST_BYTES + 1)
+    return Guarantee.from_json(statement_of(parsed(text))["guarantee"])
+
+
+def _together(guarantees: Sequence[Guarantee], delta: float) -> str:
+    """Returns what several releases of the same records cost together, a sentence."""
+    first, *others = guarantees
+    try:
+        epsilon = first.compose(*others).epsilon(delta)
+    except InvalidArgumentError as error:
+        raise error.about("others") from None
+    bound = "no finite epsilon" if math.isinf(epsilon) else f"epsilon = {rounded_up(epsilon, 4)}"
+    return (
+        f"Together: the {len(guarantees)} releases have {bound} at delta = {delta:g}, if they are "
+        "of the same records. This is no part of the statement."
+    )
 
 
 def _signature(document: object, key: str | Path | None) -> Check | str:

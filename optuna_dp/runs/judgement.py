@@ -73,8 +73,11 @@ class RunJudgement(Entry):
             on; None if it is computed on others, was not recorded, or is vouched for because it
             is not the number of the values.
         step: How :func:`optuna_dp.train` made a step: generator, clipping norm, units of the
-            grid and physical batch. None if other code trained.
+            grid, physical batch, optimizer and where its rate came from. None if other code
+            trained.
         prepared: How the records became tensors, with one of the three words on it.
+        script: The SHA-256 of the source files that asked for the run, by name; empty if they are
+            not known.
     """
 
     described_as: ClassVar[str] = "The judgement of a run"
@@ -90,6 +93,7 @@ class RunJudgement(Entry):
     scored_records: int | None
     step: dict[str, Any] | None
     prepared: dict[str, Any]
+    script: dict[str, Any]
 
     @property
     def doubt(self) -> str | None:
@@ -228,6 +232,7 @@ def judge(trial: FrozenTrial, run: Run, output_attributes: tuple[str, ...] = ())
         scored_records=_scored_records(score_claim),
         step=_step(trainings),
         prepared=_prepared(trainings),
+        script=dict((noted(trial, ASKED) or {}).get("script") or {}),
     )
 
 
@@ -291,7 +296,15 @@ def _score_word(run: Run, score_claim: JsonObject | None) -> str | None:
     return NOT_CHECKED if score_claim.get("vouched") else COMPARED
 
 
-_OF_A_STEP = ("generator", "clipping_norm", "units", "physical_batch", "reproducible")
+_OF_A_STEP = (
+    "generator",
+    "clipping_norm",
+    "units",
+    "physical_batch",
+    "reproducible",
+    "optimizer",
+    "rate",
+)
 # What odp.train notes of the run that it was given.
 _GRANTED = ("noise_multiplier", "sample_rate", "steps")
 

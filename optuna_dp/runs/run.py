@@ -244,8 +244,8 @@ class Run:
         claim_fields: dict[str, object] = {"noise_multiplier": self.score_noise_multiplier}
         if vouched is not None:
             claim_fields["vouched"] = vouched
-        if self.scored_on == "disjoint":
-            # These records are protected, too: the statement counts them.
+        if self.scored_on == "disjoint" or self.records is None:
+            # The plan does not say it. Disjoint records are protected, too: they are counted.
             claim_fields["size"] = divisor
         # Before the score exists, so that none is computed twice.
         score_claim = claim(trial, SCORES, by=BY_RUN_SCORE, **claim_fields)

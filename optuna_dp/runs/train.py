@@ -40,7 +40,12 @@ from optuna_dp.training.loss_and_score import (
     is_module,
     made_learner,
 )
-from optuna_dp.training.optimizers import OptimizerFactory
+from optuna_dp.training.optimizers import (
+    GIVEN,
+    REHEARSED,
+    OptimizerFactory,
+    optimizer_name,
+)
 from optuna_dp.training.prepared import AS_GIVEN, PreparedRecords
 from optuna_dp.training.records import Records, check_number, read_records, refuse_as_inputs
 from optuna_dp.training.references import named_records
@@ -73,12 +78,14 @@ class Trained:
             for no score of this run, so that an objective that computes with it does not fail in
             the last run. None if none was asked for.
         learning_rate: The rate of the first step.
+        optimizer: Its name; "function" if a function of the script made it.
         rehearsal: How the rate was found; None if it was given.
     """
 
     model: Model
     score: float | None
     learning_rate: float
+    optimizer: str
     rehearsal: Rehearsal | None = None
 
 
@@ -349,6 +356,8 @@ def train(
         generator=NOISE_GENERATOR,
         physical_batch=learner.chunk_size,
         reproducible=learner.is_reproducible,
+        optimizer=optimizer_name(kind),
+        rate=GIVEN if rehearsal is None else REHEARSED,
         prepared=preparation,
     )
 
@@ -368,7 +377,7 @@ def train(
     # What leaves the copy: noisy weights.
     remember(trial.study, learner.user_parts)
     learner.hand_over()
-    return Trained(user_model, value, rate, rehearsal)
+    return Trained(user_model, value, rate, optimizer_name(kind), rehearsal)
 
 
 def _checked_run(run: object) -> SgdRun:

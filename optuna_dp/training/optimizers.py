@@ -28,6 +28,17 @@ _MOMENTUM, _BETAS, _EPSILON = 0.9, (0.9, 0.999), 1e-8
 _ADAMW_DECAY = 0.01
 
 
+# Where the rate of the first step came from, as trials and statements say it.
+GIVEN, REHEARSED = "given", "rehearsed"
+_OWN_OPTIMIZER = "function"
+OPTIMIZER_NAMES = (*OPTIMIZERS, _OWN_OPTIMIZER)
+
+
+def optimizer_name(optimizer: str | OptimizerFactory) -> str:
+    """Returns what trials and statements call an optimizer."""
+    return optimizer if isinstance(optimizer, str) else _OWN_OPTIMIZER
+
+
 def torch_optimizer(
     optimizer: str | OptimizerFactory, weights: list[torch.nn.Parameter], learning_rate: float
 ) -> torch.optim.Optimizer:

@@ -17,43 +17,32 @@ if TYPE_CHECKING:
     from optuna_dp.accounting.guarantee import Guarantee
 
 
-_PROMISES = (
+_ASSUMPTIONS = (
+    Assumption("No person has records at more than one client.", "row *What is protected*"),
     Assumption(
-        "No person's records are held by several clients. Such a person is protected less.",
-        "Does no person have records at more than one client?",
-        "row *What is protected*",
-    ),
-    Assumption(
-        "The candidates, the number of votes and the noise were fixed before looking at data.",
-        "Were the candidates, the number of votes and the noise fixed before anybody had looked "
-        "at the clients' data?",
+        "The candidates, the number of votes and the noise were fixed before anybody had looked "
+        "at "
+        "the clients' data.",
         "rows *Search* and *Noise*",
     ),
     Assumption(
-        "At most the stated number of clients revealed their share of the noise to others. Every "
-        "other client added its share as the protocol says.",
-        "Who runs the clients, and is it believed that no more of them than stated work together "
-        "or leave out their noise?",
+        "At most the stated number of clients work together, and told each other their shares of "
+        "the noise.",
         "rows *Clients* and *Noise*",
     ),
+    Assumption("Every other client added its share of the noise.", "rows *Clients* and *Noise*"),
     Assumption(
-        "Whether a client takes part or drops out, and how long it takes, does not depend on its "
-        "data.",
-        "Is it independent of a client's data whether it takes part, drops out or is slow?",
+        "Whether a client takes part, drops out or is slow does not depend on its data.",
         "row *Clients*",
     ),
     Assumption(
-        "With secure aggregation, the server follows the protocol and runs it once for each "
-        "attempt counted here. Without it, the server is trusted with every noisy vote.",
-        "Who runs the server, and is it trusted with what the row *Sum* says?",
+        "The server is trusted with what the row *Sum* says, and ran the protocol once for each "
+        "attempt that is counted here.",
         "row *Sum*",
     ),
     Assumption(
-        "A later training with the chosen hyperparameters is covered only if a row above names it "
-        "as the final training. Then each client's whole contribution to it was clipped and "
-        "noised as stated.",
-        "If a model was trained afterwards: is it the row *Final training*, and was each client's "
-        "whole contribution clipped and noised as stated there?",
+        "If a model was trained afterwards: it is the row *Final training*, and each client's "
+        "whole contribution to it was clipped and noised as stated there.",
         "row *Final training*",
     ),
 )
@@ -61,6 +50,13 @@ _PROMISES = (
 
 class VoteDescription(Description):
     """See the module's docstring."""
+
+    must_not = (
+        "votes, scores and models of single clients",
+        "what the secure sum keeps: keys, masks and shares",
+    )
+
+    touches = "The vote, with all its attempts"
 
     relations: Mapping[str, str] = {
         "replace_one": "replacing all data of one client by any other data",
@@ -79,7 +75,7 @@ class VoteDescription(Description):
 
     def assumptions(self, design: Design, content: JsonObject) -> tuple[Assumption, ...]:
         """See :class:`Description`; the same for every vote."""
-        return _PROMISES
+        return _ASSUMPTIONS
 
     def facts(self, design: Design, guarantee: Guarantee) -> list[Fact]:
         """See :class:`Description`."""

@@ -52,7 +52,7 @@ def test_the_release_says_how_it_was_made(transport: Any) -> None:
     text = release.statement()
     assert "each client as a whole" in text
     assert "replacing all data of one client" in text
-    assert re.search(r"\brecord\b", text.split("## What it depends on")[0]) is None
+    assert re.search(r"\brecord\b", text.split("## 4. True only if")[0]) is None
     assert ("THE SERVER IS TRUSTED" in text) == isinstance(transport, PlainSum)
     data = json.loads(json.dumps(release.to_json()))
     assert data["statement"]["guarantee"]["neighboring_relation"] == "replace_one"

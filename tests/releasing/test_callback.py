@@ -462,11 +462,17 @@ def test_a_study_that_is_not_described_is_asked_for_data_owner_and_purpose(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     (text,) = set(messages(caplog))
-    assert (
-        "odp.describe(study, dataset=..., owner=..., purpose=..., unit=..., sampling=...)" in text
-    )
+    for name in ("dataset", "owner", "purpose", "unit", "most", "earlier_releases"):
+        assert f"{name}=..." in text
 
 
 def test_a_described_study_is_asked_for_nothing(caplog: pytest.LogCaptureFixture) -> None:
-    facts = {"dataset": "d", "owner": "o", "purpose": "p", "unit": "person", "sampling": "s"}
+    facts = {
+        "dataset": "d",
+        "owner": "o",
+        "purpose": "p",
+        "unit": "person",
+        "most": 1,
+        "earlier_releases": 0,
+    }
     assert messages(caplog, **facts) == []

@@ -160,6 +160,7 @@ def pages_of(release: odp.Release) -> str:
     text = f"{found.statement}\n{found.questions}"
     text = re.sub(r"\n\n   (Answer|How it is known|Name): _.*", "", text)
     text = re.sub(r"[0-9a-f]{64}", "(SHA-256)", text)
+    text = re.sub(r"(noted when the runs began: ).*?( That these)", r"\1(script).\2", text)
     return re.sub(r"\nMade with .*", "\nMade with (versions).", text)
 
 

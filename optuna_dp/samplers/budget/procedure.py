@@ -29,6 +29,7 @@ from optuna_dp.evidence.slot_entries import NEW_STUDY
 from optuna_dp.evidence.stated_run import RunCost, StatedRun
 from optuna_dp.preparation.range_query import RangeQuery
 from optuna_dp.runs.judgement import WORDS
+from optuna_dp.runs.scripts import of_all_runs
 from optuna_dp.samplers.budget.last_runs import FAILED, GIVEN_UP, end_of
 from optuna_dp.samplers.budget.released_ranges import released_ranges
 from optuna_dp.samplers.budget.settings import BudgetSettings
@@ -162,6 +163,7 @@ class Budget(Procedure):
         fewer = sum(judgement.fewer_steps for judgement in judgements)
         # Of a score that was made elsewhere nobody knows on which records.
         sizes = {j.scored_records for j in judgements if j.score is not None}
+        script = of_all_runs([judgement.script for judgement in judgements])
         own_words = sorted({text for judgement in judgements for text in judgement.vouched})
         return {
             "runs": len(judgements),
@@ -172,6 +174,7 @@ class Budget(Procedure):
             "preparation": _counts([judgement.prepared["word"] for judgement in judgements]),
             **person_of([judgement.prepared for judgement in judgements]),
             **({"prepared": judgements[-1].prepared} if judgements else {}),
+            **({"script": script} if script else {}),
             **({"step": judgements[-1].step} if judgements and judgements[-1].step else {}),
             **({"scored_records": sizes.pop()} if len(sizes - {None}) == len(sizes) == 1 else {}),
             **({"vouched": vouched} if is_vouched else {}),

@@ -5,22 +5,26 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from optuna_dp.accounting.event_words import in_words
 from optuna_dp.core.value_types import JsonObject, Params
 from optuna_dp.evidence import preparation
 from optuna_dp.evidence.assumptions import (
+    EARLIER_COSTS,
+    FRESH_RANDOMNESS,
     NO_EXACT_SCORE_DECIDED,
+    NO_OTHER_SEARCH,
     PRIVATE_FAILURES,
     PUBLIC_NUMBERS,
     PUBLIC_SCORES,
     PUBLIC_SETTINGS,
+    RELEASED_ANYHOW,
     TOLD_APART,
     Assumption,
 )
-from optuna_dp.evidence.facts import Fact, Status, enforced, weakest
+from optuna_dp.evidence.facts import Fact, Part, Status, enforced, weakest
 from optuna_dp.evidence.layout import escaped
 from optuna_dp.evidence.record_counts import RecordCounts
-from optuna_dp.evidence.run_assumptions import is_enforced, is_trained_here, what_a_run_is
+from optuna_dp.evidence.run_assumptions import is_enforced, is_trained_here, what_runs_are
+from optuna_dp.evidence.run_kinds import RunKind
 from optuna_dp.evidence.shown_scores import impossible_score
 from optuna_dp.evidence.statement import (
     SCORES,
@@ -28,6 +32,7 @@ from optuna_dp.evidence.statement import (
     Description,
     impossible_step,
     sampling_fact,
+    script_facts,
     step_facts,
     vouched_facts,
 )
@@ -53,47 +58,28 @@ _SCORES: dict[str | None, str] = {
 
 
 _REPORTS = Assumption(
-    "The cost of one training that the plan was given covers everything that a run shows: what it "
-    "reports to a pruner, too.",
-    "Does the stated cost of a training cover every number that it computed from the records and "
-    "showed to anybody or to a pruner?",
-    "the rows of the pilots, and row *The last run*",
+    "The stated cost of a training covers every number that it computed from the records and "
+    "showed to anybody, or to a pruner.",
+    "the columns of the table",
 )
 _PUBLIC_DIVISOR = Assumption(
-    "The number of records that a sum of scores is divided by is public. With one person more or "
-    "less in the data it would have been the same.",
-    "Is the number of records that scores are divided by public, and would it be the same with "
-    "one person more or less in the data?",
+    "The number of records that scores are divided by is public: with one person more or less in "
+    "the data it would have been the same.",
     "row *The score*",
 )
-_FIXED_BEFOREHAND = Assumption(
-    "The number of runs and the cost of each were fixed without looking at the data. So were the "
-    "search space and any list of candidates, or they were chosen from outputs that are charged "
-    "for.",
-    "Were the number of runs, their cost, the ranges of the hyperparameters and any list of "
-    "candidates fixed before anybody had looked at these data (or chosen from outputs that are "
-    "charged for)?",
-    "rows *Search*, *Parameters* and *Ranges of the parameters*",
+_COST_FIXED = Assumption(
+    "The number of runs and the cost of each were fixed without looking at the records.",
+    "row *Search*",
+)
+_SPACE_FIXED = Assumption(
+    "The ranges of the hyperparameters and any list of candidates were fixed without looking at "
+    "the records, or chosen from outputs that are charged for.",
+    "rows *Parameters* and *Ranges of the parameters*",
 )
 _CHOSEN_FROM_OUTPUTS = Assumption(
-    "Samplers, pruners, functions and persons that proposed, pruned or chose hyperparameters used "
-    "the data only through the private outputs of earlier runs.",
-    "Did whoever, or whatever, proposed hyperparameters know nothing of the data but the "
-    "hyperparameters and scores of earlier runs?",
+    "Whatever, and whoever, proposed, pruned or chose hyperparameters knew nothing of the records "
+    "but the outputs of earlier runs.",
     "the rows of the pilots, and row *The last run*",
-)
-_FRESH_RANDOMNESS = Assumption(
-    "A run depends only on the data, its own hyperparameters and fresh randomness: not on shared "
-    "random seeds.",
-    "Did every run draw fresh randomness, without a fixed random seed?",
-    "the rows of the pilots, and row *The last run*",
-)
-_RELEASED_ANYHOW = Assumption(
-    "The result would have been released whatever it was. No other search on the same data was "
-    "discarded in its favour. (The costs of several releases add up.)",
-    "Would this result have been published whatever it was, and was no other search of these "
-    "data thrown away for its result? (Other releases from these data are not in this number: "
-    "their costs add up.)",
 )
 
 
@@ -104,7 +90,14 @@ class BudgetDescription(Description):
     checked: tuple[str, ...] = (
         "No more pilots and last runs began than the plan charges for. A failed run is charged "
         "like any other.",
-        "Every run belongs to this study and to this plan, and nobody changed the plan since.",
+        "Every run belongs to this study and to this plan, and the plan is the one of the first "
+        "run.",
+    )
+
+    must_not = (
+        "how long runs took, when they began and ended",
+        "models of pilots, attributes and reported values that the plan does not charge for",
+        "logs, seeds and random states",
     )
 
     trust = (
@@ -120,21 +113,23 @@ took, when they ended, logs, or attributes and reported values outside the state
     def assumptions(self, design: Design, content: JsonObject) -> tuple[Assumption, ...]:
         """See :class:`Description`; those that the plan and its runs leave to a person."""
         plan, spending = BudgetSettings.of(design).plan, content.get("spending", {})
-        run = what_a_run_is(spending, (*_names_of_rungs(len(plan.rungs)), "The last run"))
         return (
-            run,
+            *what_runs_are(spending),
             *((_REPORTS,) if plan.final.records is None else ()),
             *((PUBLIC_SCORES,) if plan.score is None else ()),
             *((TOLD_APART,) if plan.score == "disjoint" else ()),
             *(() if is_enforced(spending) else (NO_EXACT_SCORE_DECIDED,)),
-            *(() if is_trained_here(spending) else (PUBLIC_SETTINGS,)),
+            *(() if is_trained_here(spending) else PUBLIC_SETTINGS),
             *_public_numbers(plan),
-            _FIXED_BEFOREHAND,
+            _COST_FIXED,
+            _SPACE_FIXED,
             _CHOSEN_FROM_OUTPUTS,
-            _FRESH_RANDOMNESS,
+            FRESH_RANDOMNESS,
             *preparation.assumptions_of(spending),
             PRIVATE_FAILURES,
-            _RELEASED_ANYHOW,
+            RELEASED_ANYHOW,
+            NO_OTHER_SEARCH,
+            EARLIER_COSTS,
         )
 
     def record_counts(self, design: Design, spending: JsonObject) -> RecordCounts:
@@ -150,16 +145,10 @@ took, when they ended, logs, or attributes and reported values outside the state
         """See :class:`Description`."""
         settings = BudgetSettings.of(design)
         plan, choose = settings.plan, settings.choose
-        rungs, names = {}, _names_of_rungs(len(plan.rungs))
-        for i, (size, rung) in enumerate(zip(plan.rung_sizes, plan.rungs, strict=True), start=1):
-            name = names[i - 1]
-            runs = f"{size} run{'s' if size > 1 else ''}, each {in_words(rung.event)}"
-            rungs[name] = f"planned: {runs}; {_origin(settings, i)}; all charged, even if failed"
-        spare_words = (
-            f"; {plan.spare_runs} spare, used if the last run fails, and charged in any case"
-            if plan.spare_runs
-            else ""
-        )
+        rungs = {
+            name: f"planned: {_origin(settings, i)}"
+            for i, name in enumerate(_names_of_rungs(len(plan.rungs)), start=1)
+        }
         space = (
             "named by the objective and not by the plan; their ranges stand below"
             if settings.search_space is None
@@ -182,15 +171,35 @@ took, when they ended, logs, or attributes and reported values outside the state
         rows = {
             "Search": f"planned: {escaped(design.sampler)}: {search}",
             **rungs,
-            "The last run": f"planned: {in_words(plan.final.event)}{spare_words}. Its "
-            f"hyperparameters: {origin}",
+            "The last run": f"planned: hyperparameters: {origin}",
+            "Parameters": space,
         }
-        if plan.ranges is not None:
-            rows["Ranges drawn with noise"] = f"planned: {plan.ranges.in_words()}. Drawn once"
         unscored = "" if settings.scores_last_run else "; the last run has no score"
-        rows["The score"] = f"planned: {_SCORES[plan.score]}{unscored}"
-        rows["Parameters"] = space
-        return enforced(rows)
+        touching = {"The score": f"planned: {_SCORES[plan.score]}{unscored}"}
+        if plan.spare_runs:
+            touching["Spare runs"] = (
+                f"planned: {plan.spare_runs}, used if the last run fails, and charged in any case"
+            )
+        if plan.ranges is not None:
+            touching["Ranges drawn with noise"] = f"planned: {plan.ranges.in_words()}. Drawn once"
+        return enforced(touching, Part.RUNS) + enforced(rows)
+
+    def run_kinds(
+        self, design: Design, guarantee: Guarantee, content: JsonObject, delta: float
+    ) -> list[RunKind]:
+        """See :class:`Description`; pilots of each rung, and the last run with the spare ones."""
+        plan = BudgetSettings.of(design).plan
+        scored = content.get("spending", {}).get("scored_records")
+        names = (*_names_of_rungs(len(plan.rungs)), "The last run")
+        counts = (*plan.rung_sizes, 1 + plan.spare_runs)
+        kinds = [
+            RunKind.of(name, run, delta, count=count, scored_records=scored)
+            for name, count, run in zip(names, counts, (*plan.rungs, plan.final), strict=True)
+        ]
+        if plan.ranges is not None:
+            draw = RunKind.of_event("Drawing ranges", plan.ranges.event, guarantee, delta, count=1)
+            return [draw, *kinds]
+        return kinds
 
     def planned(self, design: Design) -> tuple[float, float] | None:
         """See :class:`Description`."""
@@ -251,14 +260,14 @@ took, when they ended, logs, or attributes and reported values outside the state
         settings, spending = BudgetSettings.of(design), content["spending"]
         plan, runs, attributes = settings.plan, spending["runs"], content["attributes"]
         records = self.record_counts(design, spending).row
-        rows = {"Planned for": records} if records else {}
-        rows |= _taken_from(attributes["pilots"], content["params"])
-        rows |= {
+        facts = enforced({"Planned for": records} if records else {}, Part.DATA)
+        facts += enforced(_taken_from(attributes["pilots"], content["params"]))
+        rows = {
             "Runs that are charged for": _charged(settings.pilots + settings.paid, runs),
             "What runs may spend": f"checked: {_part(spending['asked'], runs)} with an output "
             "asked the plan what they may spend (odp.start_run)",
         }
-        facts = enforced(rows) + preparation.preparation_fact(spending)
+        facts += enforced(rows, Part.RUNS) + preparation.preparation_fact(spending)
         remark = ""
         if spending.get("fewer_steps"):
             remark = (
@@ -270,15 +279,14 @@ took, when they ended, logs, or attributes and reported values outside the state
             counts = spending["training"]
             facts.append(_by_word("Training", counts, TRAININGS, runs, "with an output", remark))
             facts += [sampling_fact(content)] if set(counts) == {ENFORCED} else []
-        facts += step_facts(spending)
+        facts += step_facts(spending) + script_facts(spending)
         if plan.score is not None and spending["score"]:
             run_count = sum(spending["score"].values())
             facts.append(_by_word("Score", spending["score"], SCORES, run_count, "with a score"))
         facts += vouched_facts(spending)
         remarks = {"Last run": "last run", "Not covered": "not covered"}
-        return facts + enforced(
-            {name: attributes[key] for name, key in remarks.items() if attributes.get(key)}
-        )
+        said = {name: attributes[key] for name, key in remarks.items() if attributes.get(key)}
+        return facts + enforced(said, Part.RUNS)
 
 
 def _impossible_pilot(pilot: JsonObject, rungs: int) -> str:
@@ -336,7 +344,7 @@ def _by_word(
     """
     words = [word for word in WORDS if word in counts]
     text = "; ".join(f"{sentences[word]} ({_part(counts[word], runs)} {which})" for word in words)
-    return Fact(name, text + remark, weakest(map(Status, words)))
+    return Fact(name, text + remark, weakest(map(Status, words)), Part.RUNS)
 
 
 def _part(count: int, runs: int) -> str:
@@ -374,6 +382,6 @@ def _origin(settings: BudgetSettings, rung: int) -> str:
     first_batch = min(settings.first_batch, settings.plan.rung_sizes[0])
     return (
         f"hyperparameters proposed by {escaped(settings.proposer)} from the private outputs of "
-        f"earlier batches of pilots (a first batch of {first_batch}, then "
-        f"{settings.pilot_batch_size} per batch), or given by a person who saw no more"
+        f"earlier batches of pilots (a first batch of {first_batch} pilots, "
+        f"then {settings.pilot_batch_size} per batch), or given by a person who saw no more"
     )

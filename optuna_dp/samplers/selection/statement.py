@@ -5,22 +5,27 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from optuna_dp.accounting.event_words import in_words
 from optuna_dp.core.value_types import JsonObject
 from optuna_dp.evidence import preparation
 from optuna_dp.evidence.assumptions import (
+    EARLIER_COSTS,
+    FRESH_RANDOMNESS,
+    NO_COPY,
     NO_EXACT_SCORE_DECIDED,
+    NO_OTHER_SEARCH,
     PRIVATE_FAILURES,
     PUBLIC_NUMBERS,
     PUBLIC_SCORES,
     PUBLIC_SETTINGS,
+    RELEASED_ANYHOW,
     TOLD_APART,
     Assumption,
 )
-from optuna_dp.evidence.facts import Fact, Status, enforced
+from optuna_dp.evidence.facts import Fact, Part, Status, enforced
 from optuna_dp.evidence.layout import escaped
 from optuna_dp.evidence.record_counts import RecordCounts
-from optuna_dp.evidence.run_assumptions import is_enforced, is_trained_here, what_a_run_is
+from optuna_dp.evidence.run_assumptions import is_enforced, is_trained_here, what_runs_are
+from optuna_dp.evidence.run_kinds import RunKind
 from optuna_dp.evidence.shown_scores import impossible_score
 from optuna_dp.evidence.statement import (
     SCORES,
@@ -28,6 +33,7 @@ from optuna_dp.evidence.statement import (
     Description,
     impossible_step,
     sampling_fact,
+    script_facts,
     step_facts,
     vouched_facts,
 )
@@ -39,61 +45,51 @@ from optuna_dp.study.plan import Design
 if TYPE_CHECKING:
     from optuna_dp.accounting.guarantee import Guarantee
 
-_RUN_ROW = "row *One run*"
-_FIXED_BEFOREHAND = Assumption(
-    "The search space, the prior, the distribution of the number of runs and the cost of a run "
-    "were fixed without looking at the data.",
-    "Were the ranges of the hyperparameters, the prior, the distribution of the number of runs "
-    "and the cost of a run fixed before anybody had looked at these data?",
-    "rows *Number of runs*, *Prior*, *Parameters*, *One run* and *Ranges of the parameters*",
+_RUN_ROW = "the column *One run*"
+_COST_FIXED = Assumption(
+    "The cost of a run and the distribution of the number of runs were fixed without looking at "
+    "the records.",
+    "the table, and row *Number of runs*",
+)
+_SPACE_FIXED = Assumption(
+    "The ranges of the hyperparameters and the prior were fixed without looking at the records.",
+    "rows *Prior*, *Parameters* and *Ranges of the parameters*",
 )
 _RUNS_ALONE = Assumption(
-    "A run depends only on the data, its own hyperparameters and fresh randomness: not on other "
-    "runs, shared checkpoints or shared random seeds.",
-    "Did every run begin anew, without another run's model or checkpoint and without a fixed "
-    "random seed?",
-    _RUN_ROW,
-)
-_RELEASED_ANYHOW = Assumption(
-    "The result would have been released whatever it was. No other search on the same data was "
-    "discarded in its favour, and no copy of this study was continued or released elsewhere. (The "
-    "costs of several releases add up.)",
-    "Would this result have been published whatever it was, was no other search of these data "
-    "thrown away for its result, and was no copy of this study used? (Other releases from these "
-    "data are not in this number: their costs add up.)",
+    "Every run began anew: it used no other run's model, checkpoint or state.", _RUN_ROW
 )
 _NOTHING_ELSE_LEAVES = Assumption(
-    "Nothing else of the search leaves the curator: no trial table, number of runs, timings, logs "
-    "or dashboard.",
-    "Does nobody but the curator see the table of trials, their number, how long they took, the "
-    "logs and the dashboard, before and after the publication?",
-    "row *Trust*; What is covered, and what is not",
+    "Nobody but the curator sees the table of trials, their number, their times, the logs and the "
+    "dashboard, before and after the publication.",
+    "row *Trust*; What may be published",
+)
+_OWN_MODELS = Assumption(
+    "If the curator wrote a surrogate, a prior or a distance for the search: it uses nothing but "
+    "its arguments, neither data nor times nor the order in which runs ended.",
+    "rows *Prior* and *Adaptivity*",
 )
 # The law of the number of runs is that of the runs that had a chance to succeed. If all fail from
 # some run on, that is the law of min(T, s), which may cost more: see
 # failures.check_failures.
-_OWN_MODELS = Assumption(
-    "A surrogate, a prior or a projection's distance of the user's own depends only on its "
-    "arguments: not on the data, on durations, or on the order in which runs ended.",
-    "If the curator wrote a surrogate, a prior or a distance for the search: does it use nothing "
-    "but its arguments?",
-    "rows *Prior* and *Adaptivity*",
-)
-_DEATHS_BY_CHANCE = Assumption(
-    "A run was marked as failed only if its worker died. Workers died by chance, equally likely "
-    "in every run, and not in all runs after some point. (If a block of failed runs is too long "
-    "to be chance, at 1 %, the study is released only if its curator vouches for chance, or with "
-    "the number of the other runs revealed and charged for.)",
-    "Did runs fail by chance only, and was none marked as failed whose worker still lived?",
-    "row *Number of runs*",
+_DEATHS_BY_CHANCE = (
+    Assumption(
+        "A run was marked as failed only if its worker died.",
+        "row *Number of runs*",
+    ),
+    Assumption(
+        "Workers died by chance, equally likely in every run, and not in all runs after some "
+        "point.",
+        "row *Number of runs*",
+    ),
 )
 RUN_CHECKS = (
     "Every run was drawn by the study's sampler from the stated prior, within the stated bounds: "
     "none was enqueued, added by hand, copied, or made by another sampler, and all parameters "
     "come from the stated ranges.",
     "No seed fixed the draws, and no run that ended as pruned was compared with others.",
-    "Nobody changed what the study's storage holds since it was written, its plan among it. "
-    "Nothing else was released from this plan in this storage.",
+    "What the study's storage holds agrees with itself, its plan among it. (Somebody who can "
+    "write to the storage can change it so that it still agrees.) Nothing else was released from "
+    "this plan in this storage.",
 )
 SELECTION_CHECKS = (
     "The number of runs was drawn from the stated distribution before the first run, with the "
@@ -110,9 +106,10 @@ class SelectionDescription(Description):
 
     def assumptions(self, design: Design, content: JsonObject) -> tuple[Assumption, ...]:
         """See :class:`Description`; those that the plan and its runs leave to a person."""
-        run, spending = SelectionSettings.of(design).plan_of_run, content.get("spending", {})
+        settings, spending = SelectionSettings.of(design), content.get("spending", {})
+        run = settings.plan_of_run
         return (
-            what_a_run_is(spending, ("One run",)),
+            *what_runs_are(spending),
             *(
                 (replace(PUBLIC_SCORES, place=_RUN_ROW),)
                 if run is not None and run.score is None
@@ -124,16 +121,21 @@ class SelectionDescription(Description):
                 else ()
             ),
             *(() if is_enforced(spending) else (NO_EXACT_SCORE_DECIDED,)),
-            *(() if is_trained_here(spending) else (PUBLIC_SETTINGS,)),
+            *(() if is_trained_here(spending) else PUBLIC_SETTINGS),
             *(() if run is None else (PUBLIC_NUMBERS,)),
-            _FIXED_BEFOREHAND,
+            _COST_FIXED,
+            _SPACE_FIXED,
             _RUNS_ALONE,
+            FRESH_RANDOMNESS,
             *preparation.assumptions_of(spending),
             PRIVATE_FAILURES,
-            _RELEASED_ANYHOW,
+            *_DEATHS_BY_CHANCE,
+            *((_OWN_MODELS,) if _has_models(settings) else ()),
             _NOTHING_ELSE_LEAVES,
-            _OWN_MODELS,
-            _DEATHS_BY_CHANCE,
+            RELEASED_ANYHOW,
+            NO_OTHER_SEARCH,
+            NO_COPY,
+            EARLIER_COSTS,
         )
 
     def contradiction(self, design: Design, content: JsonObject) -> str:
@@ -162,15 +164,24 @@ class SelectionDescription(Description):
 
     def facts(self, design: Design, guarantee: Guarantee) -> list[Fact]:
         """See :class:`Description`."""
-        settings, run = SelectionSettings.of(design), in_words(guarantee.event.run)
+        settings = SelectionSettings.of(design)
+        facts = enforced(facts_of(settings, design.sampler))
         if settings.plan_of_run is None:
-            text, status = f"not checked: the curator stated it: {run}", Status.NOT_CHECKED
-        else:
-            text, status = f"planned: {run}", Status.ENFORCED
-        return [
-            *enforced(facts_of(settings, design.sampler)),
-            Fact("One run", text, status),
-        ]
+            text = "not checked: the curator stated what it costs"
+            facts.append(Fact("One run", text, Status.NOT_CHECKED, Part.RUNS))
+        return facts
+
+    def run_kinds(
+        self, design: Design, guarantee: Guarantee, content: JsonObject, delta: float
+    ) -> list[RunKind]:
+        """See :class:`Description`; one kind, of which nobody is told how many there were."""
+        settings = SelectionSettings.of(design)
+        run, count = settings.plan_of_run, content.get("disclosed_runs")
+        if run is None:
+            event = guarantee.event.run
+            return [RunKind.of_event("One run", event, guarantee, delta, count=count)]
+        scored = content.get("spending", {}).get("scored_records")
+        return [RunKind.of("One run", run.run, delta, count=count, scored_records=scored)]
 
     def facts_of_release(self, design: Design, content: JsonObject) -> list[Fact]:
         """See :class:`Description`; in every run alike, since the number of runs is secret."""
@@ -184,16 +195,17 @@ class SelectionDescription(Description):
             facts.append(Fact("Number of runs", number, Status.NOT_CHECKED))
         spending = content.get("spending", {})
         records = self.record_counts(design, spending).row
-        facts += enforced({"Planned for": records} if records else {})
+        facts += enforced({"Planned for": records} if records else {}, Part.DATA)
         facts += preparation.preparation_fact(spending)
         training, score = spending.get("training"), spending.get("score")
         if training is not None:
             facts += [sampling_fact(content)] if training == ENFORCED else []
             text = f"{TRAININGS[training]}, in every run with an output"
-            facts += [Fact("Training", text, Status(training)), *step_facts(spending)]
+            facts.append(Fact("Training", text, Status(training), Part.RUNS))
+            facts += step_facts(spending) + script_facts(spending)
         if score is not None:
             text = f"{SCORES[score]}, in every run with a score"
-            facts.append(Fact("Score", text, Status(score)))
+            facts.append(Fact("Score", text, Status(score), Part.RUNS))
         return facts + vouched_facts(spending)
 
 
@@ -212,16 +224,21 @@ def facts_of(settings: SelectionSettings, sampler: str) -> dict[str, str]:
         else f"planned: {', '.join(sorted(settings.search_space))}; a run may use a part of them, "
         "and all others that it asks for are drawn from the prior"
     )
+    bounds = f"checked: each run's joint density is within [{c:g}, {big_c:g}] times the prior"
     return {
         "Search": f"planned: {escaped(sampler)}, best of a random number of runs",
         "Number of runs": _number_in_words(settings.trials),
-        "Density bounds": "planned: not needed, every run is drawn from the prior itself"
-        if big_c == 1.0
-        else f"checked: each run's joint density is within [{c:g}, {big_c:g}] times the prior",
+        **({} if big_c == 1.0 else {"Density bounds": bounds}),
         "Prior": "planned: " + _prior_in_words(settings.prior),
         "Parameters": space,
         "Adaptivity": "planned: " + adaptive[settings.schedule] + _started(settings.startup_runs),
     }
+
+
+def _has_models(settings: SelectionSettings) -> bool:
+    """Returns whether something that the curator may have written proposes or weighs runs."""
+    is_ours = settings.prior.get("prior") in ("uniform", "around")
+    return settings.schedule != "independent" or not is_ours
 
 
 def _number_in_words(law: TrialCount) -> str:
@@ -230,7 +247,10 @@ def _number_in_words(law: TrialCount) -> str:
             f"{law.maximum} runs could be chosen from. The number is no secret, and the guarantee "
             "is that of the best of exactly so many"
         )
-    return f"checked: secret, drawn once from {law!r}"
+    return (
+        f"checked: secret, drawn once from {law!r}. It is 1 with probability "
+        f"{100 * law.pmf(1):.2g} %, and at most {law.quantile(0.95):,} with probability 95 %"
+    )
 
 
 def _started(runs: int | None) -> str:

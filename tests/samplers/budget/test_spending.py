@@ -178,10 +178,10 @@ def test_what_is_not_compared_is_warned_of_once_and_vouched_for_or_refused() -> 
     assert re.search(r"\| Training \| not checked: .* \(4 of 4 runs with an output\)", statement)
     assert "Our own library trains with this noise." in statement
     assert "**This is true only if the curator is right**" in statement
-    assert "*Training*, *Score*, *Vouched for by the curator, not checked*." in statement
+    assert "*Training*, *Score*, *Vouched for by the curator*." in statement
     assert re.search(
         r"\*\*Open for the curator:\*\* \d+ rows not stated \(\*.*Data, .*\*\), "
-        r"4 rows not checked \(\*Preparation, Training, Score, Vouched for by the curator, ",
+        r"4 rows not checked \(\*Preparation, Training, Score, Vouched for by the curator",
         statement,
     )
     assert odp.verify(release.to_json()).ok
