@@ -20,7 +20,7 @@ from optuna_dp.accounting.epsilon_methods import (
 )
 from optuna_dp.accounting.event_json import event_from_json, event_to_json
 from optuna_dp.accounting.kinds.foreign import pure_of
-from optuna_dp.accounting.run_profile import first_choice
+from optuna_dp.accounting.run_profile import first_choice, pair_of
 from optuna_dp.core import by_name, validation
 from optuna_dp.core.arrays import FloatArray
 from optuna_dp.core.json_entries import Entry, stored
@@ -233,10 +233,10 @@ class Guarantee(Entry):
         """
         # Used for few epsilons (epsilon_methods.py says which).
         from optuna_dp.accounting.rdp_curves import DEFAULT_ORDERS
-        from optuna_dp.accounting.run_rdp import rdp_of
+        from optuna_dp.accounting.run_rdp import best_rdp_of
 
         curve_orders = DEFAULT_ORDERS if orders is None else orders
-        return rdp_of(self.judged_event, self.neighboring_relation, curve_orders)
+        return best_rdp_of(self.judged_event, self.neighboring_relation, curve_orders, pair_of)
 
     def compose(self, *others: Guarantee | dp_event.DpEvent) -> Guarantee:
         """Returns the guarantee of releasing this and other things about the same data.

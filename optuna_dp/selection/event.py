@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 POLICIES = ("history", "data")
 # Beyond, composing all runs costs more than the best of them by the rank profile.
 _FEW_RUNS = 8
+# At which a profile is read for the Rényi curve.
+_POINTS_OF_CURVE = 400
 
 
 def _as_trials(name: str, value: object) -> TrialCount:
@@ -176,6 +178,28 @@ class PrivateSelectionDpEvent(OwnEvent):
         """See :class:`OwnEvent`."""
         curve = self.trials.rdp(orders, curve_of(self.run), self.density_bounds)
         return np.where(np.isnan(curve), np.inf, curve)
+
+    def best_curve(
+        self,
+        orders: FloatArray,
+        relation: str,
+        curve_of: Callable[[dp_event.DpEvent], FloatArray],
+        pair_of: Callable[[dp_event.DpEvent, str], DominatingPair],
+    ) -> FloatArray:
+        """See :class:`OwnEvent`."""
+        # Lazy: no epsilon needs it.
+        from optuna_dp.accounting.kinds.foreign import pure_of
+        from optuna_dp.accounting.profile_rdp import pair_rdp
+        from optuna_dp.selection.bounds.as_part import pair_of_selection
+        from optuna_dp.selection.bounds.curve_bound import curve_bound
+
+        of_run, run = curve_of(self.run), pair_of(self.run, relation)
+        known = np.minimum(
+            self.curve(orders, relation, curve_of),
+            curve_bound(orders, of_run, run, self.trials, self.density_bounds),
+        )
+        pair = pair_of_selection(self.methods(relation, pair_of).values(), _POINTS_OF_CURVE)
+        return pair_rdp(orders, pair, pure_of(self, relation), known)
 
     def why_no_curve(self) -> str | None:
         """See :class:`OwnEvent`."""

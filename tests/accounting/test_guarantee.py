@@ -271,10 +271,11 @@ def test_a_delta_below_the_runs_own_is_infinite_with_a_reason() -> None:
     assert guarantee.epsilon(0.01) < math.inf
 
 
-def test_capped_laws_have_no_rdp_and_say_why() -> None:
-    guarantee = odp.selection_guarantee(odp.gaussian(2.0), odp.Geometric(5).capped(9))
+def test_capped_laws_have_no_closed_rdp_and_say_why() -> None:
+    law = odp.Geometric(5).capped(9)
+    guarantee = odp.selection_guarantee(odp.gaussian(2.0), law)
     assert "capped" in guarantee.reasons(DELTA)["rdp"]
-    assert np.all(np.isinf(guarantee.rdp([2.0, 8.0])))
+    assert np.all(np.isinf(law.rdp([2.0, 8.0], [0.25, 1.0])))
 
 
 def test_rdp_is_that_of_dp_accounting() -> None:
@@ -282,14 +283,15 @@ def test_rdp_is_that_of_dp_accounting() -> None:
 
     orders = [1.5, 2.0, 8.0, 32.0]
     event = dp_event.RepeatAndSelectDpEvent(dp_event.GaussianDpEvent(2.0), mean=10, shape=1)
-    ours = odp.selection_guarantee(odp.gaussian(2.0), odp.Geometric(10))
+    law, run = odp.Geometric(10), odp.Guarantee(odp.gaussian(2.0))
     # Their term over b is minimised over the orders they are given.
     accountant = RdpAccountant(sorted({*orders, *(1.0 + 0.02 * 1.09**k for k in range(73))}))
     theirs = accountant.compose(event).rdp
-    at = [list(accountant._orders).index(order) for order in orders]
-    assert ours.rdp(sorted(accountant._orders))[at] == pytest.approx(
-        np.array(theirs)[at], rel=1e-6
-    )
+    asked = sorted(accountant._orders)
+    at = [asked.index(order) for order in orders]
+    ours = law.rdp(asked, run.rdp(asked))
+    assert ours[at] == pytest.approx(np.array(theirs)[at], rel=1e-6)
+    assert np.all(odp.selection_guarantee(run.event, law).rdp(asked)[at] < ours[at])
 
 
 # -- worst cases ---------------------------------------------------------------------------------

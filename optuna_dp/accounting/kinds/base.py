@@ -138,6 +138,16 @@ class EventKind:
         """Returns its Renyi-DP curve, None for that of any mechanism of its pure epsilon."""
         return None
 
+    def best_curve(
+        self,
+        orders: FloatArray,
+        relation: str,
+        curve_of: Callable[[dp_event.DpEvent], FloatArray],
+        pair_of: Callable[[dp_event.DpEvent, str], DominatingPair],
+    ) -> FloatArray | None:
+        """Returns the smallest curve that is known; it may take longer than :meth:`curve`."""
+        return self.curve(orders, relation, curve_of)
+
     def why_no_curve(self) -> str | None:
         """Returns why it has no Renyi-DP curve; None if it may have one."""
         return None

@@ -17,7 +17,9 @@ _SELECTION_POINTS = 1500
 _SELECTION_TAIL = 1e-14
 
 
-def pair_of_selection(bounds: Iterable[ProfileMethod]) -> DominatingPair:
+def pair_of_selection(
+    bounds: Iterable[ProfileMethod], points: int = _SELECTION_POINTS
+) -> DominatingPair:
     """Returns a pair that dominates the selection's released output.
 
     At each epsilon of a grid the smallest of the bounds is taken, in each direction;
@@ -25,6 +27,7 @@ def pair_of_selection(bounds: Iterable[ProfileMethod]) -> DominatingPair:
 
     Args:
         bounds: The profile bounds that hold for it.
+        points: How many epsilons the bounds are read at; any number is sound.
     """
     profiles = list(zip(*(bound.directions for bound in bounds), strict=True))
 
@@ -38,5 +41,5 @@ def pair_of_selection(bounds: Iterable[ProfileMethod]) -> DominatingPair:
 
     reach = max(reach_of(0), reach_of(1))
     # Dense where the loss is small, where most of the mass is.
-    grid = reach * np.linspace(0.0, 1.0, _SELECTION_POINTS if reach > 0.0 else 1) ** 1.5
+    grid = reach * np.linspace(0.0, 1.0, points if reach > 0.0 else 1) ** 1.5
     return DominatingPair.from_profile(grid, smallest(0, grid), smallest(1, grid))

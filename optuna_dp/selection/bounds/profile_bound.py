@@ -105,7 +105,7 @@ class DataProfile:
             return
         if trials.terms > _LONG_SUM:
             step *= _COARSER
-        p, gain, cost = _grid(lines, c, big_c, step)
+        p, gain, cost = lines_on_grid(lines, step)
         self.grid_size = p.size
         low, high = cost * (1.0 - lines.slack), cost * (1.0 + lines.slack)
         below = np.append(extended(-p[None], low[None], high[None]), low[-1])
@@ -180,13 +180,12 @@ class Lines:
         return np.asarray(self._trials.pgf_derivative(np.clip(s, 0.0, 1.0)), dtype=np.float64)
 
 
-def _grid(
-    lines: Lines, c: float, big_c: float, step: float
-) -> tuple[FloatArray, FloatArray, FloatArray]:
+def lines_on_grid(lines: Lines, step: float) -> tuple[FloatArray, FloatArray, FloatArray]:
     """Returns (p, A(p), B(p)) for 0 = p_0 < ... < p_n = 1, close enough to change little per cell.
 
     Any grid is sound; this one decides only how tight the bound is.
     """
+    c, big_c = lines.c, lines.big_c
     decades = np.logspace(math.log10(_SMALLEST_P), -1.0, 100)
     stride = max(1, lines.vertices.size // 2000)
     pieces = [np.array([0.0, 1.0]), decades, 1.0 - np.logspace(-12, -1, 23)]
