@@ -1,49 +1,45 @@
 """What is not in the trusted base may be wrong, and every guarantee stays true.
 
-Each file that tests/trusted_base.py leaves out is broken: every function in it returns wrong
-numbers, lists in another order and negated answers, or raises. Then a study is planned, run,
-shown, released and published. What is released must not claim less than what the objective's own
-ledger says that the runs have cost; a search that ends in an error has released nothing.
+Each file that docs/explanation/trusted-base.md has outside the base is broken: every function in
+it returns wrong numbers, lists in another order and negated answers, or raises. So is each file of
+which only words of the statement come. Then a small study is planned, run and released. What is
+released must not claim less than what was spent; a search that ends in an error has released
+nothing.
+
+What was spent is seen where the records are touched: the batches that are drawn, the noise that is
+added to their gradients and to the scores.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import functools
-import importlib
+import importlib.util
 import inspect
 import resource
-import sys
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from typing import Any
 
-import import_graph
 import numpy as np
-import optuna
 import pytest
+import small_studies
 import trusted_base
 from dp_accounting import dp_event
 from dp_accounting.pld import PLDAccountant
-from support import RUN, recorded, simulated
+from small_studies import DELTA
 
 import optuna_dp as odp
+from optuna_dp import scoring
 from optuna_dp.evidence.stated_run import RunCost, StatedRun
+from optuna_dp.runs import train as of_train
+from optuna_dp.training.exact_step import ExactStep
 
-DELTA = 1e-5
-# A sample of the whole, which is a slow test.
-QUICK = (
-    "accounting/reading_points.py",
-    "planning/budget.py",
-    "planning/budget_split.py",
-)
-FILES = sorted(
-    file
-    for file in import_graph.files()
-    if trusted_base.is_untrusted(file, "budget")
-    and not file.startswith(("cli/", "federated/", "check/", "digits.py"))
-    and not file.endswith("__init__.py")
-)
+# Rounding, and grids of privacy losses.
+TOLERANCE = 1e-3
+RUN = small_studies.run_plan()
 
 
 def wrong(value: Any) -> Any:
@@ -97,8 +93,7 @@ def raising(function: Callable[..., Any]) -> Callable[..., Any]:
 def broken(file: str, how: Callable[..., Any]) -> Iterator[None]:
     """Breaks every function and method that a file defines, wherever it was imported to."""
     name = "optuna_dp." + file.removesuffix(".py").replace("/", ".")
-    if file.startswith("accounting/"):
-        _forget()
+    trusted_base.forget()  # Nothing that was right stands in for what is broken.
     module = importlib.import_module(name)
     patch = pytest.MonkeyPatch()
     for thing in list(vars(module).values()):
@@ -106,7 +101,7 @@ def broken(file: str, how: Callable[..., Any]) -> Iterator[None]:
             continue
         if inspect.isfunction(thing):
             replacement = how(thing)
-            for other in _loaded():
+            for other in trusted_base.loaded():
                 for their, value in list(vars(other).items()):
                     if value is thing:
                         patch.setattr(other, their, replacement)
@@ -119,8 +114,7 @@ def broken(file: str, how: Callable[..., Any]) -> Iterator[None]:
             yield
     finally:
         patch.undo()
-        if file.startswith("accounting/"):
-            _forget()
+        trusted_base.forget()
 
 
 @contextmanager
@@ -134,143 +128,181 @@ def limited_memory() -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_AS, before)
 
 
-def _forget() -> None:
-    """Empties every cache, so that nothing that was right stands in for what is broken."""
-    for module in _loaded():
-        for thing in list(vars(module).values()):
-            if hasattr(thing, "cache_clear"):
-                thing.cache_clear()
+@dataclass
+class Spending:
+    """What the trainings and scores of a study have spent.
+
+    Attributes:
+        rates: The sampling rates of batches to which no noise was added yet.
+        trainings: For each the sampling rates and the noise multipliers of its steps.
+        scores: Noise and value of each score.
+    """
+
+    rates: list[float] = field(default_factory=list)
+    trainings: dict[int, list[tuple[float, float]]] = field(default_factory=dict)
+    scores: list[tuple[float, float]] = field(default_factory=list)
+
+    def runs(self) -> list[tuple[int, float, float]]:
+        """Of each training the steps, the largest sampling rate and the least noise."""
+        return [
+            (len(steps), max(rate for rate, _ in steps), min(noise for _, noise in steps))
+            for steps in self.trainings.values()
+        ]
+
+    def epsilon(self) -> float:
+        """What all of it costs together, by dp-accounting alone."""
+        accountant = PLDAccountant(value_discretization_interval=1e-3)
+        for steps, rate, noise in self.runs():
+            step = dp_event.PoissonSampledDpEvent(rate, dp_event.GaussianDpEvent(noise))
+            accountant.compose(dp_event.SelfComposedDpEvent(step, steps))
+        for noise, _ in self.scores:
+            accountant.compose(dp_event.GaussianDpEvent(noise))
+        return float(accountant.get_epsilon(DELTA))
 
 
-def _loaded() -> list[Any]:
-    return [m for name, m in sys.modules.items() if name.startswith("optuna_dp") and m]
+@contextmanager
+def spending() -> Iterator[Spending]:
+    """Notes what is drawn and added, where it is."""
+    spent, patch = Spending(), pytest.MonkeyPatch()
+    real_sample, real_noise = of_train.poisson_sample, ExactStep.with_noise
+    real_mean = scoring.private_mean
 
+    def sample(records: int, sample_rate: float) -> Any:
+        assert records == small_studies.RECORDS
+        spent.rates.append(sample_rate)
+        return real_sample(records, sample_rate)
 
-def truth(started: list[odp.Run]) -> float:
-    """What runs with these noises and lengths have cost, by dp-accounting alone."""
-    accountant = PLDAccountant(value_discretization_interval=1e-3)
-    for run in started:
-        step = dp_event.PoissonSampledDpEvent(
-            run.sample_rate, dp_event.GaussianDpEvent(run.noise_multiplier)
-        )
-        accountant.compose(dp_event.SelfComposedDpEvent(step, run.steps))
-        accountant.compose(dp_event.GaussianDpEvent(run.score_noise_multiplier))
-    return float(accountant.get_epsilon(DELTA))
+    def noise(step: ExactStep, totals: Any) -> Any:
+        of_step = spent.rates.pop(), step.noise_multiplier
+        spent.trainings.setdefault(id(step), []).append(of_step)
+        steps.append(step)  # Or another one would get its id.
+        return real_noise(step, totals)
 
+    def mean(*args: Any, **kwargs: Any) -> float:
+        value = real_mean(*args, **kwargs)
+        spent.scores.append((kwargs["noise_multiplier"], value))
+        return value
 
-def budget_study() -> tuple[odp.Release, float]:
-    """A budget from the plan to the publication; returns the release and the true epsilon."""
-    plan = odp.plan_budget(
-        epsilon=3.0, delta=DELTA, records=500, batch_size=100, epochs=4, pilots=(3, 2)
-    )
-    started: list[odp.Run] = []
-
-    def objective(trial: optuna.Trial) -> float:
-        run = odp.start_run(trial)
-        started.append(run)
-        run.spent(recorded(simulated(run)))
-        return run.score([trial.suggest_float("x", 0, 1)] * 500)
-
-    study = optuna.create_study(direction="maximize", sampler=odp.BudgetSampler(plan))
-    study.enqueue_trial({"x": 0.5})
-    study.optimize(objective, callbacks=[odp.PrivacyCallback()])
-    odp.release(study).guarantee.bounds(DELTA)  # What is shown beside a guarantee.
-    return odp.release(study), truth(started)
-
-
-def selection_study() -> tuple[odp.Release, float]:
-    """A private selection; returns the release and what it costs with nothing broken."""
-    sampler = odp.DPHyPOSampler(
-        {"x": optuna.distributions.FloatDistribution(0, 1)},
-        trials=odp.Geometric(mean=3),
-        candidates=8,
-        run=RUN,
-    )
-    study = optuna.create_study(direction="maximize", sampler=sampler)
-    callback = odp.PrivacyCallback()
-    rng = np.random.default_rng()
-    study.optimize(
-        lambda trial: trial.suggest_float("x", 0, 1) + 0.1 * rng.normal(), callbacks=[callback]
-    )
-    odp.release(study, vouched="a test").guarantee.bounds(DELTA)
-    return odp.release(study, vouched="a test"), SELECTION
-
-
-SELECTION = odp.selection_guarantee(
-    odp.gaussian(4.0),
-    odp.Geometric(mean=3),
-    density_bounds=(0.75, 2.0),
-    startup_runs=1,
-).epsilon(DELTA)
-STUDIES = {"budget": budget_study, "selection": selection_study}
-
-
-def no_less_than_it_cost(study: str, file: str, how: Callable[..., Any]) -> bool:
-    """Whether a study with a broken file released nothing, or no less than the truth."""
-    with broken(file, how):
-        try:
-            release, cost = STUDIES[study]()
-        except Exception:  # whatever a broken file makes of it: nothing was released
-            return True
-    return release.guarantee.epsilon(DELTA) >= cost * (1.0 - 1e-3)
-
-
-@pytest.mark.parametrize("study", STUDIES)
-def test_a_sound_study_releases_what_it_cost(study: str) -> None:
-    release, cost = STUDIES[study]()
-    assert cost * (1.0 - 1e-3) <= release.guarantee.epsilon(DELTA) <= 1.05 * cost
-
-
-@pytest.mark.parametrize("file", QUICK)
-def test_a_broken_file_outside_the_base_leaves_a_budget_true(file: str) -> None:
-    assert no_less_than_it_cost("budget", file, lying)
-
-
-def called_in(study: str) -> set[str]:
-    """The files outside the base of which a study runs some code."""
-    root = f"{import_graph.ROOT}/"
-    found: set[str] = set()
-
-    def note(frame: Any, event: str, argument: Any) -> None:
-        if event == "call":
-            found.add(frame.f_code.co_filename.removeprefix(root))
-
-    _forget()
-    sys.setprofile(note)
+    steps: list[ExactStep] = []
+    patch.setattr(of_train, "poisson_sample", sample)
+    patch.setattr(ExactStep, "with_noise", noise)
+    patch.setattr(scoring, "private_mean", mean)
     try:
-        STUDIES[study]()
+        yield spent
     finally:
-        sys.setprofile(None)
-    return found & set(FILES)
+        patch.undo()
+
+
+@functools.cache
+def sound(procedure: str) -> float:
+    """What a study guarantees with nothing broken, at the same numbers each time."""
+    return small_studies.STUDIES[procedure](small_studies.unwatched).guarantee.epsilon(DELTA)
+
+
+def cost(procedure: str, spent: Spending) -> float:
+    """The least epsilon that is true of a study that has spent this."""
+    if procedure == "budget":
+        return spent.epsilon()
+    if spent.trainings:  # Runs that are all alike: each as the one plan that was given.
+        for steps, rate, noise in spent.runs():
+            assert steps <= RUN.steps
+            assert noise >= RUN.noise_multiplier
+            assert rate <= RUN.sample_rate
+        assert all(noise >= RUN.score_noise_multiplier for noise, _ in spent.scores)
+        assert len(spent.scores) <= len(spent.trainings)
+    return sound(procedure)
+
+
+def check_true(procedure: str, release: odp.Release, spent: Spending) -> None:
+    """Fails if a release claims less than what was spent, or what did not take place."""
+    true_epsilon = cost(procedure, spent)
+    assert release.guarantee.epsilon(DELTA) >= true_epsilon * (1.0 - TOLERANCE)
+    if release.spending:
+        assert release.value in [None, 0.0, *(value for _, value in spent.scores)]
+        for kind, done in ("training", len(spent.trainings)), ("score", len(spent.scores)):
+            words = release.spending.get(kind, {})
+            enforced = words.get("enforced", 0) if isinstance(words, dict) else words == "enforced"
+            assert enforced <= done
+
+
+def check_with(procedure: str, file: str, how: Callable[..., Any]) -> None:
+    """Runs a study with a broken file. It has released nothing, or what is true."""
+    assert sound(procedure) > 0.0  # Kept from here on: nothing is broken yet.
+    with broken(file, how), spending() as spent, warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            release = small_studies.STUDIES[procedure](small_studies.unwatched)
+        except Exception:  # Whatever a broken file makes of it: nothing was released.
+            return
+        try:
+            statement = small_studies.state(release)["statement"]
+        except Exception:
+            statement = None
+    check_true(procedure, release, spent)
+    if statement is not None and file not in trusted_base.WORDS:
+        assert statement["epsilon"] >= cost(procedure, spent) * (1.0 - TOLERANCE)
+
+
+def needed(procedure: str) -> list[pytest.MarkDecorator]:
+    package = small_studies.NEEDS.get(procedure)
+    is_here = package is None or importlib.util.find_spec(package) is not None
+    return [] if is_here else [pytest.mark.skip(reason=f"needs {package}")]
+
+
+PROCEDURES = [pytest.param(name, marks=needed(name)) for name in small_studies.STUDIES]
+# Each file that may be wrong, with the first procedure that runs it.
+CASES = {
+    file: procedure
+    for procedure, letters in reversed(trusted_base.shown().items())
+    for file, letter in letters.items()
+    if letter == "o" or file in trusted_base.WORDS
+}
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("study", STUDIES)
-def test_every_broken_file_outside_the_base_leaves_guarantees_true(study: str) -> None:
-    """One by one; those that a study never calls cannot change what it releases."""
-    files = called_in(study)
-    assert len(files) >= 5
-    for file in sorted(files):
-        for how in (lying, raising):
-            assert no_less_than_it_cost(study, file, how), (file, how)
+@pytest.mark.parametrize("procedure", PROCEDURES)
+def test_a_sound_study_releases_what_it_cost(procedure: str) -> None:
+    with spending() as spent:
+        release = small_studies.STUDIES[procedure](small_studies.unwatched)
+    check_true(procedure, release, spent)
+    assert release.guarantee.epsilon(DELTA) <= 1.05 * cost(procedure, spent)
+    is_training = procedure not in ("noisy max", "doubling", "votes")
+    assert bool(spent.trainings) is bool(spent.scores) is is_training
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("how", [lying, raising])
 @pytest.mark.parametrize(
-    ("study", "file"),
+    ("procedure", "file"),
+    [pytest.param(CASES[file], file, marks=needed(CASES[file])) for file in sorted(CASES)],
+)
+def test_a_broken_file_outside_the_base_leaves_guarantees_true(
+    procedure: str, file: str, how: Callable[..., Any]
+) -> None:
+    check_with(procedure, file, how)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("procedure", "file"),
     [
         ("budget", "samplers/budget/plan.py"),
         ("budget", "accounting/plds.py"),
-        ("selection", "accounting/event_json.py"),
+        ("private selection", "runs/train.py"),
+        ("density bounds", "accounting/event_json.py"),
     ],
 )
-def test_breaking_a_file_of_the_base_shows(study: str, file: str) -> None:
+def test_breaking_a_file_of_the_base_shows(procedure: str, file: str) -> None:
     """The sabotage is strong enough to be noticed where something depends on the file."""
-    procedure = "with density bounds" if study == "selection" else study
-    assert file in trusted_base.trusted(procedure)
-    with broken(file, lying):
+    assert trusted_base.shown()[procedure][file] in ("N", "T")
+    expected = sound(procedure)
+    with broken(file, lying), spending() as spent:
         try:
-            release, cost = STUDIES[study]()
-            found = release.guarantee.epsilon(DELTA)
+            release = small_studies.STUDIES[procedure](small_studies.unwatched)
         except Exception:
             return
-    assert not cost * (1.0 - 1e-3) <= found <= 1.05 * cost
+    try:
+        check_true(procedure, release, spent)
+    except AssertionError:
+        return
+    assert release.guarantee.epsilon(DELTA) > 1.05 * expected

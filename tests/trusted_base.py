@@ -1,193 +1,257 @@
-"""The files that a guarantee depends on. ``python tests/trusted_base.py`` lists them with sizes.
+"""The files that a guarantee depends on, found by running a small study of each procedure.
 
-They are found by following imports, those inside functions included, from the sampler that draws
-the runs and from the release. What stands in UNTRUSTED is left out: tests/test_sabotage.py breaks
-these files one by one and finds every guarantee true.
+``python tests/trusted_base.py`` prints them, and ``--page`` writes them into
+docs/explanation/trusted-base.md. Votes need the extra "federated".
+
+**A file counts if one of its functions ran.** Running a module's body is not enough: Python does
+that for everything that is imported. Functions that a dataclass makes are those of its file. What
+has no function leaves no trace, so **a file counts as well if code that ran reads a constant of
+it**, or a class without functions. Code that ran are the functions that ran, and the bodies of
+modules and classes of files that count; what these bodies call counts, too.
+
+A class with functions of which none ran was only asked about, as by ``isinstance``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import ast
+import dis
+import functools
+import inspect
+import itertools
+import json
+import re
+import subprocess
+import sys
+import threading
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import CodeType, FrameType, FunctionType, ModuleType
+from typing import Any
 
-from import_graph import code_lines, neighbours
+import import_graph
+import optuna
+import seeds
+import small_studies
+from import_graph import code_lines, file_of
 
-_RELEASE = "releasing/make_release.py"
-_SELECTION = (
-    "samplers/selection/procedure.py",
-    # Loaded by the name that a record holds.
-    "selection/event.py",
-    "selection/laws/negative_binomial.py",
-    _RELEASE,
-)
-_CHOICE = ("accounting/kinds/approximate.py", "samplers/choice/procedure.py", _RELEASE)
+PAGE = Path(__file__).parents[1] / "docs" / "explanation" / "trusted-base.md"
+BEGIN = "<!-- made by: python tests/trusted_base.py --page -->"
+END = "<!-- end of what is made -->"
 
-# Where each procedure begins. What runs cost is in the plan, so the callback records nothing that
-# the release uses; unless the sampler of a selection was not told.
-STARTS: dict[str, tuple[str, ...]] = {
-    "budget": (
-        "samplers/budget/sampler.py",
-        "evidence/start.py",
-        "samplers/budget/procedure.py",
-        _RELEASE,
-    ),
-    "private selection": ("samplers/selection/rand_tune.py", *_SELECTION),
-    "with density bounds": (
-        "samplers/selection/dp_hypo.py",
-        "selection/bounds/pointwise_bound.py",
-        *_SELECTION,
-    ),
-    "choice among utilities": (
-        "samplers/choice/noisy_max_sampler.py",
-        "accounting/kinds/bounded_range.py",
-        *_CHOICE,
-    ),
-    "doubling": ("samplers/choice/propose_test_sampler.py", *_CHOICE),
-    "votes": (
-        "federated/client.py",
-        "federated/server.py",
-        "accounting/kinds/per_client.py",
-        "accounting/kinds/skellam.py",
-        "releasing/release.py",
-    ),
-}
+# What a study does when a file runs. The first of them decides where a file belongs: one that runs
+# for a training and elsewhere, too, belongs to the number.
+NUMBER, TRAINING, STATEMENT, PLAN = "number", "training", "statement", "plan"
+PARTS = (NUMBER, TRAINING, STATEMENT, PLAN)
+OUTSIDE = "outside"
 
-# Imports inside functions that only some procedures come to: a file, what it imports, and the
-# procedures that do. A test runs each procedure and looks at what was loaded.
-_RARE: tuple[str, ...] = ()  # Other events, other distributions of T, refusals, dead workers.
-DOORS: dict[tuple[str, str], tuple[str, ...]] = {
-    ("accounting/epsilon_methods.py", "accounting/run_rdp.py"): ("choice among utilities",),
-    ("accounting/guarantee.py", "accounting/attack_risks.py"): _RARE,
-    ("accounting/guarantee.py", "accounting/gaussian_dp.py"): _RARE,
-    ("accounting/guarantee.py", "accounting/rdp_curves.py"): _RARE,
-    ("accounting/guarantee.py", "accounting/run_rdp.py"): _RARE,
-    ("accounting/guarantee.py", "accounting/kinds/per_client.py"): ("votes",),
-    ("accounting/run_profile.py", "accounting/run_rdp.py"): _RARE,
-    ("accounting/kinds/foreign.py", "accounting/kinds/approximate.py"): _RARE,
-    ("accounting/run_profile.py", "accounting/kinds/bounded_range.py"): (
-        "choice among utilities",
-    ),
-    ("runs/run_events.py", "accounting/kinds/worst_case.py"): _RARE,
-    ("runs/spending.py", "accounting/opacus.py"): _RARE,
-    ("runs/spending.py", "accounting/run_rdp.py"): _RARE,
-    ("selection/event.py", "selection/bounds/as_part.py"): _RARE,
-    (
-        "samplers/selection/procedure.py",
-        "selection/laws/binomial.py",
-    ): _RARE,
-    (
-        "selection/laws/negative_binomial.py",
-        "selection/laws/other_shapes.py",
-    ): _RARE,
-    ("selection/laws/base.py", "accounting/rdp_curves.py"): _RARE,
-    ("selection/laws/negative_binomial.py", "accounting/rdp_curves.py"): _RARE,
-}
-
-# What says in words what is guaranteed. No number of a guarantee depends on it. A reader does, so
-# it is counted by itself.
+# They run before the statement, too, and only words come of it: no number of a guarantee depends
+# on them, as tests/test_sabotage.py finds.
 WORDS = (
-    "accounting/event_words.py",
-    "accounting/groups.py",
-    "samplers/budget/statement.py",
-    "core/differences.py",
+    "core/numbers_shown.py",
     "evidence/data_description.py",
     "evidence/facts.py",
-    "evidence/layout.py",
-    "releasing/markdown.py",
     "evidence/preparation.py",
-    "evidence/assumptions.py",
     "evidence/record_counts.py",
-    "evidence/run_assumptions.py",
-    "evidence/shown_scores.py",
     "evidence/statement.py",
-    "releasing/statement_data.py",
-    "core/numbers_shown.py",
+    "runs/scripts.py",
+    "samplers/budget/statement.py",
     "samplers/selection/statement.py",
-    "samplers/choice/statement.py",
-    "voting/statement.py",
 )
-# What the words on trainings import. A choice among utilities has no training that the package
-# does, and loads them all the same.
-OF_TRAININGS = (
-    "runs/judgement.py",
-    "training/prepared.py",
-    "runs/spending.py",
-    "runs/trial_notes.py",
-    "training/exact_step.py",
-)
-_STATEMENT_OF = {
-    "budget": "samplers/budget",
-    "choice among utilities": "samplers/choice",
-    "doubling": "samplers/choice",
-    "votes": "voting",
-}
 
-# What may be wrong without harm to a guarantee. tests/test_sabotage.py breaks each of them.
+# What runs and may be wrong without harm to a guarantee, as tests/test_sabotage.py finds. So may
+# all that runs for a plan alone: it proposes numbers, and the accounting computes their cost.
 UNTRUSTED = (
     "accounting/discretisation.py",  # How fine a grid is: any is sound.
     "accounting/reading_points.py",
-    "attacks/",
-    "samplers/budget/choice.py",  # Any function of the pilots' outputs.
-    "cli/",
-    "dashboard/",
-    "digits.py",
+    "attacks/",  # Lower bounds, shown beside a guarantee.
     "core/exact_values.py",
-    "federated/",
     "priors/encoding.py",
     "priors/given_points.py",
     "priors/scores.py",
-    "priors/surrogate.py",
-    "planning/",
-    "priors/densities/convex_projection.py",  # shares.enforce has the last word.
+    "priors/surrogate.py",  # Any scores: densities are brought between their bounds after that.
     "releasing/callbacks.py",  # Of samplers that were told what a run costs.
-    "releasing/describing.py",
-    "releasing/publishing.py",
     "releasing/reminders.py",
-    "releasing/comparison.py",
-    "releasing/statement_file.py",
-    "releasing/verification.py",
-    "check/",
-    # Advice: any learning rate costs the same, whether it falls or not.
-    "training/learning_rate.py",
+    # Any learning rate costs the same, whether it falls or not.
     "runs/rehearsal.py",
+    "samplers/budget/choice.py",  # Any function of the pilots' outputs.
+    "training/learning_rate.py",
     "training/made_up.py",
     "training/schedules.py",
-    "visualization/",
 )
-# The guarantee of a vote depends on what the clients send, so these are its own.
-OF_VOTES = "federated/"
 
 
-def is_untrusted(file: str, procedure: str) -> bool:
-    """Whether no guarantee of a procedure depends on a file."""
-    return file.startswith(UNTRUSTED) and not (procedure == "votes" and file.startswith(OF_VOTES))
+class Watch:
+    """Notes which functions of the package run, and during which part of a study."""
+
+    def __init__(self) -> None:
+        self.part = NUMBER
+        self.ran: dict[str, dict[str, set[CodeType]]] = {}
+
+    @contextmanager
+    def during(self, part: str) -> Iterator[None]:
+        """Until the block ends, the study does this. No part takes what another one has cached."""
+        before, self.part = self.part, part
+        forget()
+        try:
+            yield
+        finally:
+            forget()
+            self.part = before
+
+    def note(self, frame: FrameType, event: str, argument: object) -> None:
+        """For ``sys.setprofile``."""
+        # By the globals: what a dataclass makes has no file, but the globals of its module.
+        module = str(frame.f_globals.get("__name__"))
+        if event == "call" and module.startswith("optuna_dp.") and _is_function(frame.f_code):
+            file = file_of(module)
+            # These load names for whoever asks, and do nothing else.
+            if file is None or file.endswith("__init__.py"):
+                return
+            self.ran[self.part].setdefault(file, set()).add(frame.f_code)
 
 
-def trusted(procedure: str) -> list[str]:
-    """The files that a guarantee of this procedure depends on."""
-    return sorted(_closure(procedure, STARTS[procedure], words=False))
+def _is_function(code: CodeType) -> bool:
+    """Whether it is the code of a function, and not the body of a module or a class."""
+    return bool(code.co_flags & inspect.CO_OPTIMIZED)
 
 
-def statement(procedure: str) -> list[str]:
-    """The files that its statement depends on besides."""
-    package = _STATEMENT_OF.get(procedure, "samplers/selection")
-    starts = (*STARTS[procedure], f"{package}/statement.py")
-    return sorted(_closure(procedure, starts, words=True) - set(trusted(procedure)))
+def watched(procedure: str) -> Watch:
+    """Runs a study of a procedure to its statement, and returns what ran.
+
+    A first run loads all modules: what an import calls, such as a decorator, is not noted.
+    """
+    watch = Watch()
+    for note in (None, watch.note):
+        seeds.begin(f"the trusted base: {procedure}")
+        watch.ran = {part: {} for part in PARTS}
+        sys.setprofile(note)
+        threading.setprofile(note)  # type: ignore[arg-type]  # None is allowed
+        release = small_studies.STUDIES[procedure](watch.during)
+        with watch.during(STATEMENT):
+            small_studies.state(release)
+        sys.setprofile(None)
+        threading.setprofile(None)  # type: ignore[arg-type]
+    return watch
 
 
-def _closure(procedure: str, starts: Iterable[str], *, words: bool) -> set[str]:
-    found: set[str] = set()
-    waiting = [*starts]
-    while waiting:
-        file = waiting.pop()
-        if file in found or is_untrusted(file, procedure) or (file in WORDS and not words):
-            continue
-        found.add(file)
-        waiting += [
-            target
-            for target in neighbours(file)
-            if procedure in DOORS.get((file, target), (procedure,))
-        ]
+def forget() -> None:
+    """Empties every cache of the package, so that what is needed is computed again."""
+    for module in loaded():
+        for thing in list(vars(module).values()):
+            if hasattr(thing, "cache_clear"):
+                thing.cache_clear()
+
+
+def loaded() -> list[ModuleType]:
+    """The modules of the package."""
+    return [m for name, m in sys.modules.items() if name.startswith("optuna_dp") and m]
+
+
+@functools.cache
+def rooms(procedure: str) -> dict[str, str]:
+    """The files that count for a procedure, and what for: a part of PARTS, or OUTSIDE.
+
+    In a process of its own, which has loaded and cached nothing before.
+    """
+    command = [sys.executable, "-W", "ignore", __file__, "--rooms", procedure]
+    out = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
+    return dict(json.loads(out.stdout))
+
+
+def _rooms_here(procedure: str) -> dict[str, str]:
+    """The same in this process."""
+    ran = watched(procedure).ran
+    found: dict[str, str] = {}
+    for part in PARTS:
+        waiting = list(ran[part].items())
+        while waiting:
+            file, codes = waiting.pop()
+            if part == PLAN or file.startswith(UNTRUSTED):
+                found.setdefault(file, OUTSIDE)
+                continue
+            if file not in found:
+                found[file] = STATEMENT if file in WORDS else part
+                codes = codes | _bodies(file)
+            read = {target for code in codes for target in _files_read(file, code)}
+            waiting += [(target, set()) for target in read - found.keys()]
     return found
+
+
+def files_in(procedure: str, room: str) -> list[str]:
+    """The files of one room, in order."""
+    return sorted(file for file, its_room in rooms(procedure).items() if its_room == room)
+
+
+@functools.cache
+def _bodies(file: str) -> frozenset[CodeType]:
+    """The bodies of a module and of its classes."""
+    found, waiting = set(), [compile((import_graph.ROOT / file).read_text(), file, "exec")]
+    while waiting:
+        code = waiting.pop()
+        found.add(code)
+        waiting += [c for c in code.co_consts if isinstance(c, CodeType) and not _is_function(c)]
+    return frozenset(found)
+
+
+@functools.cache
+def _files_read(file: str, code: CodeType) -> frozenset[str]:
+    """The files of which some code of this file reads a constant."""
+    imported = _imported_at_top(file) | _imported_by(code)
+    read = set()
+    for instruction, after in itertools.pairwise(dis.get_instructions(code)):
+        if not (instruction.opname.startswith("LOAD_") and instruction.argval in imported):
+            continue
+        home, name = imported[instruction.argval]
+        if f"{home}.{name}" in sys.modules:  # A module, of which it reads an attribute.
+            home, name = f"{home}.{name}", str(after.argval)
+        if home in sys.modules and hasattr(sys.modules[home], name):
+            read.add((sys.modules[home], name))
+    homes = {_home(m, n) for m, n in read if _counts(getattr(m, n), called=not _is_function(code))}
+    return frozenset(home for home in homes if home is not None and home != file)
+
+
+@functools.cache
+def _imported_at_top(file: str) -> dict[str, tuple[str, str]]:
+    """What a module imports from the package, by its own names: of which module, and as what."""
+    return {
+        alias.asname or alias.name: (str(node.module), alias.name)
+        for node in ast.parse((import_graph.ROOT / file).read_text()).body
+        if isinstance(node, ast.ImportFrom) and str(node.module).startswith("optuna_dp")
+        for alias in node.names
+    }
+
+
+def _imported_by(code: CodeType) -> dict[str, tuple[str, str]]:
+    """The same for the imports of a function."""
+    found, module = {}, ""
+    instructions = list(dis.get_instructions(code)) if _is_function(code) else []
+    for instruction, after in itertools.pairwise(instructions):
+        if instruction.opname == "IMPORT_NAME":
+            module = str(instruction.argval)
+        elif instruction.opname == "IMPORT_FROM" and module.startswith("optuna_dp"):
+            found[str(after.argval)] = (module, str(instruction.argval))
+    return found
+
+
+def _counts(value: Any, *, called: bool) -> bool:
+    """Whether reading a value may matter although no function of its file ran."""
+    if isinstance(value, ModuleType):
+        return False
+    if isinstance(value, FunctionType) or hasattr(value, "cache_clear"):
+        return called
+    if isinstance(value, type):
+        functions = [f for f in vars(value).values() if isinstance(f, FunctionType)]
+        return not any(f.__module__ == value.__module__ for f in functions)
+    return True
+
+
+def _home(module: ModuleType, name: str) -> str | None:
+    """The file that defines what a module has by a name."""
+    value = getattr(module, name)
+    home = value.__module__ if isinstance(value, type | FunctionType) else module.__name__
+    return file_of(home)
 
 
 def lines(files: Iterable[str]) -> int:
@@ -195,13 +259,70 @@ def lines(files: Iterable[str]) -> int:
     return sum(code_lines(file) for file in files)
 
 
+# How the page marks the rooms.
+_LETTERS = {NUMBER: "N", TRAINING: "T", STATEMENT: "S", OUTSIDE: "o"}
+
+
+def made() -> str:
+    """What the page shows of the studies."""
+    names = list(small_studies.STUDIES)
+    text = [
+        "| | what was run | number | training | statement | in all |",
+        "|---|---|---|---|---|---|",
+    ]
+    for name, study in small_studies.STUDIES.items():
+        parts = [files_in(name, room) for room in (NUMBER, TRAINING, STATEMENT)]
+        sizes = " | ".join(_size(files) for files in (*parts, [*itertools.chain(*parts)]))
+        text.append(f"| {name} | {inspect.getdoc(study)} | {sizes} |")
+    text += ["", f"| file | lines | {' | '.join(names)} |", f"|---|---{'|---' * len(names)}|"]
+    for file in sorted({file for name in names for file in rooms(name)}):
+        letters = [_LETTERS.get(rooms(name).get(file, ""), "") for name in names]
+        text.append(f"| `{file}` | {code_lines(file)} | {' | '.join(letters)} |")
+    return "\n".join(text)
+
+
+def _size(files: list[str]) -> str:
+    return f"{len(files)} files, {lines(files):,} lines" if files else "none"
+
+
+def shown() -> dict[str, dict[str, str]]:
+    """What the page shows: for each procedure the letters of its files."""
+    head, *rows = re.findall(r"^\| (?:file|`\S+\.py`) \|.*$", PAGE.read_text(), re.MULTILINE)
+    names = _cells(head)[2:]
+    found: dict[str, dict[str, str]] = {name: {} for name in names}
+    for row in rows:
+        file, _, *letters = _cells(row)
+        for name, letter in zip(names, letters, strict=True):
+            if letter:
+                found[name][file.strip("`")] = letter
+    return found
+
+
+def _cells(row: str) -> list[str]:
+    return [cell.strip() for cell in row.split("|")[1:-1]]
+
+
+def letters_of(procedure: str) -> dict[str, str]:
+    """What the page should show of a procedure."""
+    return {file: _LETTERS[room] for file, room in rooms(procedure).items()}
+
+
+def write_page() -> None:
+    """Writes what is made between the two marks of the page."""
+    before, _, rest = PAGE.read_text().partition(BEGIN)
+    _, _, after = rest.partition(END)
+    PAGE.write_text(f"{before}{BEGIN}\n\n{made()}\n\n{END}{after}")
+
+
 def main() -> None:
-    for procedure in STARTS:
-        files, words = trusted(procedure), statement(procedure)
-        print(f"\n{procedure}: {len(files)} files, {lines(files)} lines of code")
-        for file in files:
-            print(f"{code_lines(file):6}  {file}")
-        print(f"        and for its statement {len(words)} files, {lines(words)} lines")
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
+    seeds.pytest_configure()  # What the studies draw is the same each time.
+    if sys.argv[1:2] == ["--rooms"]:
+        print(json.dumps(_rooms_here(sys.argv[2])))
+    elif sys.argv[1:] == ["--page"]:
+        write_page()
+    else:
+        print(made())
 
 
 if __name__ == "__main__":
