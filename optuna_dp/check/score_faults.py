@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterator, Sequence
 
 from optuna_dp.check.checked_run import CheckedRun
@@ -18,6 +19,9 @@ _ADD_NOISE = (
 
 # A number with more decimals was not rounded by a person.
 _DECIMALS = 8
+# With fewer decimals, a noisy score may be equal to an exact one by chance.
+_FEWEST_DECIMALS = 3
+_IN_TEXT = re.compile(r"(?<![\w.])-?\d+\.\d+(?:e-?\d+)?")
 
 
 def exact_scores(runs: Sequence[CheckedRun]) -> Iterator[Finding]:
@@ -87,9 +91,12 @@ def _returns_exact(run: CheckedRun) -> bool:
 
 
 def _numbers_in(attribute: object, name: str = "") -> Iterator[tuple[str, float]]:
-    """Yields the numbers of an attribute by name, those in lists and mappings included."""
+    """Yields the numbers of an attribute by name, those in lists, mappings and texts included."""
     if isinstance(attribute, int | float):
         yield name, attribute
+    elif isinstance(attribute, str):
+        for place, digits in enumerate(_IN_TEXT.findall(attribute)):
+            yield f"{name}, number {place + 1} of its text", float(digits)
     elif isinstance(attribute, dict):
         for key, value in attribute.items():
             yield from _numbers_in(value, f"{name}[{key!r}]" if name else str(key))
@@ -112,10 +119,7 @@ def numbers_in_attributes(runs: Sequence[CheckedRun]) -> Iterator[Finding]:
         values = [numbers[name] for numbers in flattened if name in numbers]
         if len(values) < len(runs) or len(set(values)) < 2:
             continue
-        exact = all(
-            any(math.isclose(value, mean, rel_tol=1e-6) for mean in _without_noise(run))
-            for value, run in zip(values, runs, strict=True)
-        )
+        exact = all(_is_without_noise(value, run) for value, run in zip(values, runs, strict=True))
         if exact:
             problem = f"The user attribute {name!r} is the score before its noise was added."
         elif _are_unrounded_shares(values):
@@ -133,6 +137,18 @@ def numbers_in_attributes(runs: Sequence[CheckedRun]) -> Iterator[Finding]:
             certain=exact,  # a mean size of batches is a share, too
             about=name,
         )
+
+
+def _is_without_noise(value: float, run: CheckedRun) -> bool:
+    """Returns whether a value is an exact score of a run, whole or rounded as texts have it."""
+    exact = _without_noise(run)
+    if any(math.isclose(value, mean, rel_tol=1e-6) for mean in exact):
+        return True
+    decimals = len(repr(value).partition(".")[2])
+    if decimals < _FEWEST_DECIMALS or "e" in repr(value):
+        return False
+    noisy = (round(score.value, decimals) for score in run.scores)
+    return value in (round(mean, decimals) for mean in exact) and value not in noisy
 
 
 def _without_noise(run: CheckedRun) -> list[float]:

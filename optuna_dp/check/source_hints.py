@@ -132,6 +132,15 @@ _KINDS = (
         everywhere=True,
     ),
     _Kind(
+        "shown without noise",
+        "A run shows a loss or an accuracy. If it is computed of private records and has no "
+        "noise, no guarantee covers it, and whoever reads the log has seen it.",
+        "show what odp.train or run.score returned. Look at losses while you develop, on made-up "
+        "records.",
+        pattern=patterns.shown,
+        everywhere=True,
+    ),
+    _Kind(
         "checkpoint",
         "An earlier state of the model may come back. If a score without noise decides which, no "
         "guarantee covers it.",

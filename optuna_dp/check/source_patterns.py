@@ -45,6 +45,10 @@ _PERSON = re.compile(
 # What keeps the weights of a moment.
 _KEEPS = {"state_dict", "save", "save_pretrained", "save_checkpoint"}
 _KEEPS_BEST = {"load_best_model_at_end", "restore_best_weights", "save_best_only"}
+# What a person calls a number that is computed of records, and that has no noise.
+_EXACT = re.compile(r"(\w+_)?(loss|losses|acc|accuracy|accuracies|auc|f1)(_\w+)?", re.IGNORECASE)
+_NOISELESS = re.compile(r"noisy|private|public|made_up|synthetic", re.IGNORECASE)
+_SHOWN_BY = {"print", "info", "debug", "add_scalar", "log_metric", "log_metrics"}
 # Noisy scores, which are divided by a public number.
 _SCORES = {"private_accuracy", "private_mean", "score"}
 # Results of a study, and plots of them.
@@ -84,6 +88,7 @@ class Source:
         of_one_record: What is in a function of one record.
         in_objectives: What is in an objective.
         in_trainings: What is in a loop that trains.
+        in_runs: What is in either.
         assigned_at_the_top: Values that an import of the file assigns.
         kept_across_runs: Where an objective keeps the better of two in what outlives the run.
         whole_numbers: Names of whole numbers at the top.
@@ -105,6 +110,7 @@ class Source:
             f for f in functions if [a.arg for a in f.args.args][:1] == ["trial"]
         )
         self.in_trainings = nodes_in(loop for loop in loops if _calls_one_of(loop, TRAINS))
+        self.in_runs = self.in_objectives | self.in_trainings
         self.assigned_at_the_top = set(_assigned_at_the_top(tree.body))
         self.kept_across_runs = {node for f in functions for node in _kept_by(f)}
         # SEED = 42
@@ -115,6 +121,14 @@ class Source:
             for target in statement.targets
             if isinstance(target, ast.Name)
         }
+        # acc = run.score(right)
+        self._noisy = {
+            target.id
+            for node in self.nodes
+            if isinstance(node, ast.Assign) and self._is_noisy(node.value)
+            for target in node.targets
+            if isinstance(target, ast.Name)
+        }
         self._by_name: dict[str, set[str]] = {}
         for node in self.nodes:
             for target, value in _pairs(node) if isinstance(node, ast.Assign) else ():
@@ -122,12 +136,22 @@ class Source:
                     names = self._by_name.setdefault(target, set())
                     names |= self._statistics_called([value])
 
+    def exact_names(self, expression: ast.AST) -> set[str]:
+        """Returns names of losses and accuracies, but not of those that have noise."""
+        names = {n.id for n in ast.walk(expression) if isinstance(n, ast.Name)} - self._noisy
+        return {n for n in names if _EXACT.fullmatch(n) and not _NOISELESS.search(n)}
+
     def statistics(self, expression: ast.AST) -> set[str]:
         """Returns the statistics that an expression calls, or names after they were assigned."""
         nodes = list(_outside_lambdas(expression))
         named = {n.id for n in nodes if isinstance(n, ast.Name) and n not in self.passed}
         by_name = (self._by_name.get(name, set()) for name in named)
         return self._statistics_called(nodes).union(*by_name)
+
+    @staticmethod
+    def _is_noisy(value: ast.expr) -> bool:
+        is_score = isinstance(value, ast.Attribute) and value.attr == "score"
+        return is_score or (isinstance(value, ast.Call) and called(value) in _SCORES)
 
     def _statistics_called(self, nodes: list[ast.AST]) -> set[str]:
         return {
@@ -371,11 +395,28 @@ def person(node: ast.AST, source: Source) -> str:
 
 
 def stop_on_a_condition(node: ast.AST, source: Source) -> str:
-    """Finds a ``break`` on a condition in a loop that trains."""
-    if not isinstance(node, ast.If) or node not in source.in_trainings:
+    """Finds a ``break`` on a condition in a loop that trains, and a run pruned by its accuracy."""
+    if not isinstance(node, ast.If):
+        return ""
+    if node in source.in_objectives and source.exact_names(node.test):
+        raised = [ast.unparse(part) for part in node.body if isinstance(part, ast.Raise)]
+        if any("TrialPruned" in text for text in raised):
+            return "pruned on a condition"
+    if node not in source.in_trainings:
         return ""
     breaks = any(isinstance(statement, ast.Break) for statement in node.body)
     return "break on a condition" if breaks else ""
+
+
+def shown(node: ast.AST, source: Source) -> str:
+    """Finds a loss or an accuracy that a run prints or logs."""
+    if not isinstance(node, ast.Call) or node not in source.in_runs:
+        return ""
+    is_logged = called(node) == "log" and ast.unparse(node.func).startswith("wandb.")
+    if called(node) not in _SHOWN_BY and not is_logged:
+        return ""
+    names = set().union(*(source.exact_names(argument) for argument in node.args), set())
+    return f"{called(node)} of {min(names)}" if names else ""
 
 
 def weights_of_a_moment(node: ast.AST, source: Source) -> str:

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 
 from optuna.distributions import BaseDistribution
 from optuna.pruners import BasePruner, PatientPruner
-from optuna.samplers import TPESampler
+from optuna.samplers import BaseSampler, TPESampler
 from optuna.search_space import IntersectionSearchSpace
 from optuna.storages import BaseStorage, InMemoryStorage, JournalStorage
 from optuna.storages._cached_storage import _CachedStorage
@@ -160,6 +160,17 @@ def wrapped_pruner(pruner: PatientPruner) -> BasePruner | None:
 def give_search_space(sampler: TPESampler, shared_space: IntersectionSearchSpace) -> None:
     """Hands a new sampler what an earlier one knew of the space that all trials share."""
     sampler._search_space = shared_space
+
+
+@uses(
+    "optuna.samplers.TPESampler",
+    "_constraints_func",
+    since="3.0",
+    without="constraints of a proposer are ignored without a word",
+)
+def has_constraints_function(sampler: BaseSampler) -> bool:
+    """Returns whether a sampler was given constraints on trials."""
+    return getattr(sampler, "_constraints_func", None) is not None
 
 
 # -- storages --------------------------------------------------------------------------------

@@ -20,7 +20,7 @@ from optuna_dp.evidence.slot_entries import check_direction, slot_entry, way_on
 from optuna_dp.evidence.stated_run import ONE_COST, run_costs
 from optuna_dp.study.plan import StudyPlan
 from optuna_dp.study.snapshot import StudySnapshot
-from optuna_dp.study.trials import checked_study
+from optuna_dp.study.trials import INSTEAD_OF_CONSTRAINTS, checked_study, is_constrained
 
 
 @dataclass(frozen=True)
@@ -89,6 +89,12 @@ def evidence_from(snapshot: StudySnapshot) -> Evidence:
     vouched_trials = snapshot.confirmed
     tie_breaks = []
     for trial in slots:
+        if trial.state == TrialState.COMPLETE and is_constrained(trial):
+            raise ReleaseRefusedError(
+                "it has a constraint, which no choice here looks at.",
+                trial_number=trial.number,
+                fix=f"Start a new study. {INSTEAD_OF_CONSTRAINTS}",
+            )
         entry = slot_entry(trial, plan, vouched_trials)
         procedure.check_run(trial, entry)
         # A slot without an entry failed, so it cannot win, whatever its tie-break.

@@ -395,7 +395,7 @@ def _first_outputs(weights: Rehearsable, inputs: Inputs) -> npt.NDArray[np.float
         raise InvalidArgumentError(
             "learning_rate",
             None,
-            problem="no rate is known for a model whose single output is the logit of two classes",
+            problem="no rate is known for a model whose single output says which of two classes",
             fix="Give the model two outputs, and loss=torch.nn.functional.cross_entropy. Or give "
             "learning_rate=, the rate of the first step.",
         )

@@ -19,6 +19,7 @@ from optuna_dp.runs.run_endings import AccountantReading, check_at_end, is_check
 from optuna_dp.runs.spending import costs_no_more, took_fewer_steps
 from optuna_dp.runs.trial_notes import BY_RUN_SCORE, claim, claims, note, noted, stored_trial
 from optuna_dp.study.entries import ASKED, SCORES, SPENT, TRAININGS
+from optuna_dp.study.trials import refuse_constraints
 from optuna_dp.training.learning_rate import NOISE_PER_WEIGHT, Optimizer, learning_rate
 from optuna_dp.training.schedules import CONSTANT, Schedule
 
@@ -107,6 +108,7 @@ class Run:
         Raises:
             PlanError: If no trial was given these numbers (they are a plan's), the trial has
                 ended, or it began in another process.
+            InvalidArgumentError: If the trial has constraints.
         """
         if self.trial is None:
             raise PlanError(
@@ -119,6 +121,7 @@ class Run:
                 f"Trial {frozen_trial.number} has ended. Its run may neither train nor score any "
                 "more. Call odp.start_run(trial) in each trial."
             )
+        refuse_constraints(frozen_trial)
         entry = noted(frozen_trial, ASKED) or {}
         if entry.get("process") not in (None, os.getpid()):
             raise PlanError(

@@ -217,7 +217,10 @@ def train(
             **one** record, without a batch axis, to a number. For a language model and records of
             token ids: ``lambda model, ids: model(input_ids=ids[None], labels=ids[None]).loss``.
             A record that is a mapping is one argument.
-        score: "accuracy": the share of records about which the model is right. "closeness", of
+        score: "accuracy": the share of records about which the model is right. Of one output for
+            each target the loss says whether it is a logit or a probability; a loss that does not
+            tell, as a squared error, is refused. Targets that the loss leaves out (-100, or its
+            ``ignore_index``) do not count. "closeness", of
             records with a schema whose target is a number: the mean of one minus the distance of
             prediction and target, in units of the target's range. Both in a study with
             ``direction="maximize"`` only, unless nothing is chosen by it. "auto": the one that

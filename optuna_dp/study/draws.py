@@ -1,13 +1,16 @@
 """Draws: every parameter of a run is drawn once, and stored.
 
-A storage keeps ranges as JSON, and JSON has neither tuples nor keys that are numbers: a choice
-``(64, 64)`` comes back as ``[64, 64]`` from a database, and as it was from memory. So entries,
-search spaces and proposers have choices as JSON gives them back (:func:`as_stored`), and what an
-objective is given is its own choice of the same index (:func:`own_form`).
+A storage keeps ranges as JSON, and JSON has neither tuples nor keys that are
+numbers: a choice ``(64, 64)`` comes back as ``[64, 64]`` from a database, and as it was from
+memory. So entries, search spaces and proposers have choices as JSON gives them back
+(:func:`as_stored`), and what an objective is given is its own choice of the same index
+(:func:`own_form`). A run is trained with what is stored, and with nothing else
+(:func:`value_of_run`).
 """
 
 from __future__ import annotations
 
+import enum
 import functools
 import json
 import warnings
@@ -100,27 +103,58 @@ def stored_form(trial: FrozenTrial) -> tuple[dict[str, object], Space]:
     return params, space
 
 
+def value_of_run(distribution: BaseDistribution, value: object) -> object:
+    """Returns what a storage keeps of a value, which is what the run gets.
+
+    A storage keeps whole numbers as floats, which changes those beyond 2**53.
+    """
+    return distribution.to_external_repr(float(distribution.to_internal_repr(value)))
+
+
 def check_choices(name: str, distribution: BaseDistribution) -> None:
-    """Refuses choices that an entry cannot hold, before anything is drawn from them."""
+    """Refuses choices that no entry can hold or tell apart, before anything is drawn from them."""
     if not isinstance(distribution, CategoricalDistribution):
         return
+    choices = distribution.choices
+    if any(isinstance(choice, enum.Enum) for choice in choices):
+        raise InvalidArgumentError(
+            f"choices of {name!r}",
+            choices,
+            problem="they are members of an enumeration, and a storage keeps what these stand for",
+            fix="Give their names, and look them up in the objective: "
+            f"Kind[trial.suggest_categorical({name!r}, [kind.name for kind in Kind])].",
+        )
     try:
-        texts = [json.dumps(choice, allow_nan=False) for choice in distribution.choices]
+        texts = [json.dumps(choice, allow_nan=False) for choice in choices]
     except (TypeError, ValueError):
         raise InvalidArgumentError(
             f"choices of {name!r}",
-            distribution.choices,
+            choices,
             allowed="they must be what JSON can hold: text, finite numbers, booleans, None",
             fix="Give names as choices, and look up their meaning in the objective: "
             "{'relu': nn.ReLU}[trial.suggest_categorical(name, ['relu'])].",
         ) from None
-    if is_by_index(distribution) and len(set(texts)) < len(texts):
-        raise InvalidArgumentError(
-            f"choices of {name!r}",
-            distribution.choices,
-            problem="two of them are the same in JSON, so a storage cannot tell them apart",
-            fix="Give names as choices, and look up their meaning in the objective.",
-        )
+    for place, (choice, text) in enumerate(zip(choices, texts, strict=True)):
+        # What is equal in one way only would be taken for the other one.
+        same = (choices.index(choice), texts.index(text))
+        if same[0] != same[1]:
+            raise _not_told_apart(name, choices, choices[min(same)], choices[place])
+
+
+def _not_told_apart(
+    name: str, choices: tuple[object, ...], first: object, second: object
+) -> InvalidArgumentError:
+    are_equal = first == second
+    why = "are equal in Python" if are_equal else "are the same in JSON"
+    return InvalidArgumentError(
+        f"choices of {name!r}",
+        choices,
+        problem=f"{first!r} and {second!r} {why}, so Optuna would keep {first!r} for a run with "
+        f"{second!r}",
+        fix="Give names as choices, and look up their meaning in the objective: "
+        f"{{'first': {first!r}, 'second': {second!r}}}[trial.suggest_categorical({name!r}, "
+        "['first', 'second'])]. Then start a new study.",
+    )
 
 
 def drawn_once(

@@ -30,6 +30,7 @@ from optuna.trial import FrozenTrial, Trial, TrialState, create_trial
 from optuna_dp.core.optuna_internals import (
     copy_in_memory,
     give_search_space,
+    has_constraints_function,
     storage_of,
     study_id_of,
     suggest,
@@ -40,7 +41,7 @@ from optuna_dp.priors.given_points import to_internal
 from optuna_dp.study import entropy
 from optuna_dp.study.draws import stored_form
 from optuna_dp.study.entries import PROPOSER
-from optuna_dp.study.trials import output
+from optuna_dp.study.trials import INSTEAD_OF_CONSTRAINTS, output
 
 _logger = logging.getLogger("optuna_dp")
 T = TypeVar("T")
@@ -67,6 +68,13 @@ class Proposer:
         if sampler is not None and not isinstance(sampler, BaseSampler):
             raise InvalidArgumentError(
                 "proposer", sampler, allowed="it must be None or an Optuna sampler"
+            )
+        if sampler is not None and has_constraints_function(sampler):
+            raise InvalidArgumentError(
+                "proposer",
+                sampler,
+                problem="it has a constraints_func, which would be called for no pilot",
+                fix=f"Take it out. {INSTEAD_OF_CONSTRAINTS}",
             )
         self._sampler = sampler
         self.startup = max(1, pilots // 2) if sampler is None else 0

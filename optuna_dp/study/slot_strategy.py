@@ -24,7 +24,7 @@ from __future__ import annotations
 import json
 import logging
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from optuna.distributions import BaseDistribution, distribution_to_json
 from optuna.pruners import BasePruner
@@ -45,6 +45,15 @@ from optuna_dp.study.under_way import TrialUnderWay, UnderWay
 
 _logger = logging.getLogger("optuna_dp")
 
+# What a plan of runs fixes, as scripts name it, and where a run says it.
+_FIXED = {
+    **dict.fromkeys(("batch_size", "train_batch_size", "lot_size"), "run.batch_size"),
+    **dict.fromkeys(("steps", "max_steps", "num_steps", "n_steps"), "run.steps"),
+    **dict.fromkeys(("epochs", "num_epochs", "n_epochs", "num_train_epochs"), "run.steps"),
+    **dict.fromkeys(("noise_multiplier",), "run.noise_multiplier"),
+    "sample_rate": "run.sample_rate",
+    **dict.fromkeys(("epsilon", "target_epsilon", "target_delta"), "the study's plan"),
+}
 # A joint draw, and what the curator may want to know of it.
 JointDraw = tuple[Params, JsonObject]
 
@@ -142,7 +151,23 @@ class SlotStrategy(ABC):
         if self._logged.setdefault(about or message, mark) is mark:
             _logger.warning("%s", message)
 
+    def warn_of_fixed(self, names: Iterable[str]) -> None:
+        """Warns of hyperparameters with the names of what the plan fixes for every run."""
+        for name in names if self.plans_runs else ():
+            if name in _FIXED:
+                self.warn_once(
+                    f"The objective suggests {name!r}, and the plan of the study fixes it for "
+                    f"every run: {_FIXED[name]} has it. So the suggested value changes nothing in "
+                    "a training by the plan, and would be released as if it had. Take the "
+                    "parameter out, in a new study. If it means something else, all is well."
+                )
+
     # The plan.
+
+    @property
+    def plans_runs(self) -> bool:
+        """Whether the plan fixes the noise, the steps and the batch of each run."""
+        return False
 
     @abstractmethod
     def settings(self) -> Entry:

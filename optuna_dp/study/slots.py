@@ -51,6 +51,7 @@ from optuna_dp.study.draws import (
     draw_entry,
     drawn_jointly,
     is_by_index,
+    value_of_run,
 )
 from optuna_dp.study.plan import Design, StudyPlan
 from optuna_dp.study.shared_plan import check_same_design, plan_for
@@ -64,6 +65,7 @@ from optuna_dp.study.trials import (
     fail_unstarted,
     leading_trial,
     own_slot,
+    refuse_constraints,
 )
 from optuna_dp.study.under_way import TrialUnderWay, UnderWay
 
@@ -221,6 +223,7 @@ class SlotSampler(OfThisPackage, BaseSampler):
         self.strategy.check_directions(study)
         if not search_space:
             return {}
+        self.strategy.warn_of_fixed(search_space)
         handed_on = {name: d for name, d in search_space.items() if not is_by_index(d)}
         if self.strategy.is_drawn_alone(trial.number):
             return {
@@ -238,7 +241,7 @@ class SlotSampler(OfThisPackage, BaseSampler):
         params, notes = self.strategy.joint_draw(self._slot(study, trial), search_space)
         entry = {**draw_entry(params, search_space), **notes}
         entries.DRAW.write(study, trial, entry)
-        return {name: params[name] for name in handed_on}
+        return {name: value_of_run(d, params[name]) for name, d in handed_on.items()}
 
     def sample_independent(
         self,
@@ -249,18 +252,24 @@ class SlotSampler(OfThisPackage, BaseSampler):
     ) -> object:
         """Draws one parameter, unless it was drawn jointly."""
         self.strategy.check_directions(study)
+        self.strategy.warn_of_fixed([param_name])
         if is_by_index(param_distribution):
             check_choices(param_name, param_distribution)
             stored = entries.stored_trial(study, trial)
             index = drawn_jointly(stored, param_name, param_distribution)
             if index is not None:
                 return param_distribution.to_external_repr(index)
-        return self.strategy.value(self._slot(study, trial), param_name, param_distribution)
+        value = self.strategy.value(self._slot(study, trial), param_name, param_distribution)
+        return value_of_run(param_distribution, value)
 
     def after_trial(
         self, study: Study, trial: FrozenTrial, state: TrialState, values: Sequence[float] | None
     ) -> None:
-        """Forgets the trial, and marks one that never began and one that was pruned."""
+        """Forgets the trial, and marks one that never began and one that was pruned.
+
+        Raises:
+            InvalidArgumentError: If the trial has constraints, or the procedure refuses it.
+        """
         trial_under_way = self.under_way.drop(study, trial)
         if state == TrialState.FAIL and not entries.SLOT.is_in(trial) and did_nothing(trial):
             # study.tell(number, state=FAIL) for a run whose worker died before it began.
@@ -271,6 +280,8 @@ class SlotSampler(OfThisPackage, BaseSampler):
             self._warn_of_unused(trial)
         plan = None if trial_under_way is None else trial_under_way.plan
         self.strategy.after_trial(Slot(study, trial, self.under_way, plan), state, values)
+        if trial_under_way is not None and state == TrialState.COMPLETE:
+            refuse_constraints(trial)
 
     def _warn_of_unused(self, trial: FrozenTrial) -> None:
         unused = sorted((self.strategy.search_space or {}).keys() - trial.params.keys())

@@ -12,7 +12,7 @@ from optuna.trial import FrozenTrial, TrialState
 
 from optuna_dp.core.json_entries import Entry, stored
 from optuna_dp.core.optuna_internals import CachedStorage, storage_of, study_id_of, trial_id_of
-from optuna_dp.errors import InvalidArgumentError
+from optuna_dp.errors import InvalidArgumentError, Text
 from optuna_dp.study import entries, entropy
 from optuna_dp.study.plan import StudyPlan
 
@@ -21,6 +21,12 @@ TIE_BITS = 128
 _BY_NUMBER = (InMemoryStorage, JournalStorage, CachedStorage)
 # What Optuna writes to trials that are enqueued, and to copies of failed trials to be retried.
 _NOT_DRAWN = frozenset(("fixed_params", "failed_trial", "retry_history"))
+_CONSTRAINTS = "constraints"  # As it calls what Trial.set_constraint writes.
+INSTEAD_OF_CONSTRAINTS = (
+    "Where a setting is not allowed, write raise optuna.TrialPruned() in the objective, before "
+    "the training if that is known before: a run without a score is never chosen. Leave it out of "
+    "a list of candidates."
+)
 
 
 def _in_hexadecimal(bits: int) -> dict[str, object]:
@@ -124,6 +130,23 @@ def read_plan(study: Study) -> StudyPlan | None:
 def was_enqueued(trial: FrozenTrial) -> bool:
     """Returns whether the parameters of a trial were given by hand instead of drawn."""
     return not _NOT_DRAWN.isdisjoint(trial.system_attrs)
+
+
+def is_constrained(trial: FrozenTrial) -> bool:
+    """Returns whether the objective has set a constraint, by ``trial.set_constraint``."""
+    return any(name.split(":")[0] == _CONSTRAINTS for name in trial.system_attrs)
+
+
+def refuse_constraints(trial: FrozenTrial) -> None:
+    """Refuses a trial with constraints: what is chosen might be one that violates them."""
+    if is_constrained(trial):
+        raise InvalidArgumentError(
+            "trial.set_constraint",
+            Text("a constraint"),
+            problem="the choice of a study here looks at scores only, so it might be a run that "
+            "violates the constraint",
+            fix=f"{INSTEAD_OF_CONSTRAINTS} Start a new study.",
+        )
 
 
 def own_slot(trial: FrozenTrial) -> entries.StoredValue:

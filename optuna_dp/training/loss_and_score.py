@@ -154,11 +154,12 @@ def made_learner(
     _check_no_other_parameters(functions)
     # Lazy: only models of PyTorch need it.
     from optuna_dp.training import record_functions as of_records
+    from optuna_dp.training.accuracy import accuracy_of_pair, reading_of
     from optuna_dp.training.torch_learner import TorchLearner
 
-    record_loss, loss_argument = functions.record_loss, "record_loss"
+    loss, record_loss, loss_argument = functions.loss, functions.record_loss, "record_loss"
     if record_loss is None:
-        loss, loss_argument = functions.loss, "loss"
+        loss_argument = "loss"
         if loss is None and functions.task is None:
             raise InvalidArgumentError(
                 "loss",
@@ -167,11 +168,14 @@ def made_learner(
                 fix="For records (input, target), loss=torch.nn.functional.cross_entropy for "
                 "example; for others record_loss=lambda model, *record: ....",
             )
-        usual_loss = of_records.usual_loss(functions.task)
-        record_loss = of_records.loss_of_pair(usual_loss if loss is None else loss)
+        loss = of_records.usual_loss(functions.task) if loss is None else loss
+        record_loss = of_records.loss_of_pair(loss)
+    reading = reading_of(loss)
     record_score, score_argument = functions.record_score, "record_score"
     if functions.score is not None:
-        record_score, score_argument = of_records.SCORES[functions.score], "score"
+        score_argument, record_score = "score", of_records.closeness_of_pair
+        if functions.score == "accuracy":
+            record_score = accuracy_of_pair(loss, reading)
     return TorchLearner(
         model,
         loss=record_loss,
@@ -182,7 +186,7 @@ def made_learner(
         device=device,
         batch_size=batch_size,
         shared=holders,
-        has_logits=functions.score == "accuracy" or of_records.is_of_logits(functions.loss),
+        has_logits=functions.score == "accuracy" or reading == "logits",
     )
 
 

@@ -21,7 +21,6 @@ import torch
 from torch.overrides import TorchFunctionMode
 
 from optuna_dp.errors import InvalidArgumentError, Text, type_of
-from optuna_dp.training.generators import Draws
 from optuna_dp.training.record_arrays import Part, Parts, mapped
 
 # From a model and the parts of one record to one number.
@@ -48,9 +47,9 @@ def loss_of_pair(loss: PairLoss) -> RecordFunction:
     shaped = _in_shape_of if _is_of_torch(loss) else lambda targets, output: output
 
     def of_record(model: torch.nn.Module, *record: Part) -> torch.Tensor:
-        features, target = _pair(record)
-        output = model(mapped(_with_batch_axis, features))
-        targets = mapped(_with_batch_axis, target)
+        features, target = pair_of(record)
+        output = model(mapped(with_batch_axis, features))
+        targets = mapped(with_batch_axis, target)
         try:
             return loss(shaped(targets, output), targets)
         except (TypeError, AttributeError) as error:
@@ -67,69 +66,13 @@ def loss_of_pair(loss: PairLoss) -> RecordFunction:
     return of_record
 
 
-def is_of_logits(loss: PairLoss | None) -> bool:
-    """Returns whether a loss is one of logits, by what it says of a single output.
-
-    For a class that is 1 a logit is the better the larger it is. The answer of a regression is
-    not, and a loss that takes no single output is not asked for one.
-    """
-    if loss is None:
-        return False
-    target = torch.ones(1, device="cpu")
-    # The loss may draw, and the generators are shared with trainings of other threads.
-    with warnings.catch_warnings(), Draws(torch.device("cpu"), seed=0).for_step():
-        warnings.simplefilter("ignore")
-        try:
-            near, far = (float(loss(size * target, target)) for size in (1.0, 20.0))
-        except Exception:
-            return False
-    return far < near
-
-
-def accuracy_of_pair(model: torch.nn.Module, *record: Part) -> torch.Tensor:
-    """Returns whether a model is right about one record that is an input and a class.
-
-    The largest of the model's outputs counts as its answer; of a single output, which is a logit,
-    whether it is positive. Where a record has several targets, as images have pixels, it is the
-    share of those that are right.
-    """
-    features, target = _pair(record)
-    output = model(mapped(_with_batch_axis, features))
-    logits = getattr(output, "logits", output)
-    targets = mapped(_with_batch_axis, target)
-    if not isinstance(logits, torch.Tensor) or not isinstance(targets, torch.Tensor):
-        raise InvalidArgumentError(
-            "score",
-            "accuracy",
-            problem=f"the model returns a {type(logits).__name__} and the target is a "
-            f"{type(targets).__name__}, so no largest output is known",
-            fix="Give a score of your own: record_score=lambda model, *record: ....",
-        )
-    if logits.shape == targets.shape or logits.shape == (*targets.shape, 1):
-        answers = (logits > 0).reshape(targets.shape)
-        targets = targets > 0.5
-    elif logits.ndim == targets.ndim + 1 and logits.shape[:1] + logits.shape[2:] == targets.shape:
-        answers = logits.argmax(dim=1)  # The axis of classes as in torch's cross_entropy.
-    elif logits.ndim == targets.ndim + 1 and logits.shape[:-1] == targets.shape:
-        answers = logits.argmax(dim=-1)
-    else:
-        raise InvalidArgumentError(
-            "score",
-            "accuracy",
-            problem=f"the model's output of one record, {tuple(logits.shape[1:])}, holds no "
-            f"answer for its target, {tuple(targets.shape[1:])}",
-            fix="Give a score of your own: record_score=lambda model, *record: ....",
-        )
-    return (answers == targets).double().mean()
-
-
 def closeness_of_pair(model: torch.nn.Module, *record: Part) -> torch.Tensor:
     """Returns one minus the distance of a prediction and a target, in units of the target's range.
 
     Targets lie between -1 and 1, so the range has length 2.
     """
-    features, target = _pair(record)
-    output = model(mapped(_with_batch_axis, features))
+    features, target = pair_of(record)
+    output = model(mapped(with_batch_axis, features))
     prediction = getattr(output, "logits", output)
     if not isinstance(prediction, torch.Tensor) or prediction.numel() != target.numel():
         raise InvalidArgumentError(
@@ -142,18 +85,14 @@ def closeness_of_pair(model: torch.nn.Module, *record: Part) -> torch.Tensor:
     return 1.0 - distance / 2.0
 
 
-SCORES: dict[str, RecordFunction] = {
-    "accuracy": accuracy_of_pair, "closeness": closeness_of_pair
-}  # fmt: skip
-
-
 def usual_loss(task: str | None) -> PairLoss:
     """Returns the usual loss for a target: "classes" or a "number"."""
     functional = torch.nn.functional
     return functional.cross_entropy if task == "classes" else functional.mse_loss
 
 
-def _pair(record: Parts) -> tuple[Part, Part]:
+def pair_of(record: Parts) -> tuple[Part, Part]:
+    """Returns the input and the target of a record, or refuses what is no such pair."""
     if len(record) != 2:
         raise InvalidArgumentError(
             "records",
@@ -315,7 +254,8 @@ def _as_float(number: torch.Tensor) -> torch.Tensor:
     return number if number.is_floating_point() else number.double()
 
 
-def _with_batch_axis(tensor: torch.Tensor) -> torch.Tensor:
+def with_batch_axis(tensor: torch.Tensor) -> torch.Tensor:
+    """Returns a part of one record as a batch of length 1."""
     return tensor.unsqueeze(0)
 
 

@@ -289,8 +289,9 @@ def keeps(kept: Any) -> Any:
         lambda right, noisy: float(100 * right.mean()),
         lambda right, noisy: float(np.float32(right.mean())),
         lambda right, noisy: {"history": [0.1, float(right.mean())]},
+        lambda right, noisy: f"acc={right.mean():.4f}",
     ],
-    ids=["mean", "count", "per cent", "single precision", "in a list"],
+    ids=["mean", "count", "per cent", "single precision", "in a list", "in a text"],
 )
 def test_a_score_without_noise_in_an_attribute_is_found_in_any_form(kept: Any) -> None:
     report = odp.check_objective(keeps(kept), EVENT)

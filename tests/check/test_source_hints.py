@@ -365,3 +365,30 @@ def test_a_hyperparameter_that_is_called_epsilon_is_a_hint() -> None:
     )
     assert hints_in_source("e = trial.suggest_float('noise', 0.1, 2.0)") == []
     assert hints_in_source("e = trial.suggest_float('adam_epsilon', 1e-9, 1e-7)") == []
+
+
+PRUNED = """
+def objective(trial):
+    width = trial.suggest_int("width", 1, 9)
+    accuracy = {score}
+    if {test}:
+        raise optuna.TrialPruned()
+    print(accuracy)
+    return accuracy
+"""
+
+
+@pytest.mark.parametrize(
+    ("score", "test", "expected"),
+    [
+        ("(predicted == y).mean()", "accuracy < 0.5", {"early stop", "shown without noise"}),
+        ("(predicted == y).mean()", "width > 5", {"shown without noise"}),
+        ("run.score(predicted == y)", "accuracy < 0.5", set()),
+        ("odp.train(run, model, records).score", "accuracy < 0.5", set()),
+    ],
+)
+def test_an_exact_accuracy_that_prunes_or_is_shown_is_a_hint(
+    score: str, test: str, expected: set[str]
+) -> None:
+    hints = hints_in_source(PRUNED.format(score=score, test=test))
+    assert {hint.name for hint in hints} == expected

@@ -295,6 +295,8 @@ def test_a_trial_records_what_its_steps_were() -> None:
         "generator": "OpenSSL",
         "physical_batch": 24,
         "reproducible": True,
+        "optimizer": "sgd",
+        "rate": "given",
         "prepared": {"word": "as given"},
         "finished": True,
     }

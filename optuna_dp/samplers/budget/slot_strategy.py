@@ -175,6 +175,11 @@ class BudgetStrategy(SlotStrategy):
 
     # The plan.
 
+    @property
+    def plans_runs(self) -> bool:
+        """Always: a budget charges for runs of its plan."""
+        return True
+
     def settings(self) -> BudgetSettings:
         """Returns the budget plan, and how pilots and the last run get their hyperparameters."""
         return self._budget

@@ -127,6 +127,11 @@ class SelectionStrategy(SlotStrategy):
 
     # The plan.
 
+    @property
+    def plans_runs(self) -> bool:
+        """Whether ``run`` is the plan of one."""
+        return isinstance(self._run, RunPlan)
+
     def settings(self) -> SelectionSettings:
         """Returns the distribution of T, the space, the prior, and the density near it."""
         space = self.search_space or {}
