@@ -29,7 +29,7 @@ def main() -> None:
     search = odp.selection_guarantee(RUN, odp.Geometric(mean=10))
     plan = odp.plan_budget(epsilon=3.0, records=1355, batch_size=64, epochs=10)
     first_study = odp.plan_budget(
-        epsilon=3.0, delta=1e-5, records=1355, batch_size=64, epochs=10, pilots=4
+        epsilon=3.0, delta=1e-5, records=4000, batch_size=64, epochs=10, pilots=4
     )
     figures = {
         "first-study": odp.visualization.plot_epsilon_by_trials(first_study),

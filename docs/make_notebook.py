@@ -24,7 +24,7 @@ on this page that is a leak (only the release may be shown), so the log is switc
 _BLOCK = re.compile(r"^```(\{?\w+\}?)\n(.*?)^```$\n?", re.MULTILINE | re.DOTALL)
 _OPTIONS = re.compile(r"\A(?::\w+:.*\n)+\n?")  # of the directive, no code
 _FIGURE = re.compile(r"^```\{figure\}.*?^```$", re.MULTILINE | re.DOTALL)
-_LINK = re.compile(r"\]\((?!http)([^)]+)\.md([^)]*)\)")
+_LINK = re.compile(r"\[([^\]]+)\]\((?!http)[^)]+\.md[^)]*\)")
 
 
 def cells() -> list[dict[str, Any]]:
@@ -65,8 +65,7 @@ def _markdown(text: str) -> dict[str, Any]:
     text = text.replace(", or open this page as a {download}`notebook <first-study.ipynb>`", "")
     text = _FIGURE.sub("", text).strip()  # a notebook draws its own
     # The other pages are not beside it wherever it is opened.
-    text = _LINK.sub("]", text)
-    text = re.sub(r"\[([^\]]+)\](?!\()", r"*\1*", text)
+    text = _LINK.sub(r"*\1*", text)
     return {"cell_type": "markdown", "metadata": {}, "source": text}
 
 

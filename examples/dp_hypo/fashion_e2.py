@@ -30,7 +30,8 @@ FILE = Path(__file__).with_name("fashion_e2.json")
 RUNS = {0.6: 50, 0.65: 30}  # By noise multiplier; both take the first of the same settings.
 RECORDS = 50_000
 # Logarithms of learning rates, and clipping norms: the 50 x 50 grid of Setting E.2. The paper's
-# text starts at 1e-4, which gives 41 rates of its spacing; 50 start where its Figure 2 does.
+# text starts at 1e-4, which gives 41 rates of its spacing, its Figure 2 at 1e-5, which gives 51.
+# These are the 50 largest.
 LOG_RATES = np.linspace(-4.9, 0.0, 50)
 CLIPPING_NORMS = np.linspace(2.0, 100.0, 50)
 

@@ -31,4 +31,4 @@ if __name__ == "__main__":
     claimed = odp.Guarantee(run).delta(0.1)
     assert whole <= claimed <= 1.001 * whole, (whole, claimed)
     print("one run:", odp.Guarantee(run).epsilon(1e-5))
-    print("the best of ten:", odp.selection_guarantee(run, odp.Geometric(10)).epsilon(1e-5))
+    print("the best of about ten:", odp.selection_guarantee(run, odp.Geometric(10)).epsilon(1e-5))

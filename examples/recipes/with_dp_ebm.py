@@ -26,7 +26,7 @@ optuna.logging.set_verbosity(optuna.logging.WARNING)
 logging.getLogger("interpret").setLevel(logging.ERROR)
 
 pixels, labels = load_digits(return_X_y=True)
-RECORDS = len(labels)  # a public number
+RECORDS = 1797  # a number that may be public; of a secret one a round guess
 DATA = pixels.reshape(-1, 4, 2, 4, 2).mean((2, 4)).reshape(-1, 16), labels % 2
 
 EPSILON, DELTA = 1.0, 1e-7  # of one model

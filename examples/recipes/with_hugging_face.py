@@ -30,7 +30,7 @@ torch.set_num_threads(1)
 pixels, labels = load_digits(return_X_y=True)
 dark = (pixels.reshape(-1, 8, 8) > 7).astype(int)
 words = np.hstack([dark @ 2 ** np.arange(8), dark.transpose(0, 2, 1) @ 2 ** np.arange(8)])
-RECORDS = len(words)
+RECORDS = 1797  # a number that may be public; of a secret one a round guess
 DATA = torch.tensor(words), torch.tensor(labels)
 POSITIONS = torch.arange(words.shape[1])
 PLAN = odp.plan_budget(epsilon=3.0, delta=1e-5, records=RECORDS, epochs=30, pilots=0)

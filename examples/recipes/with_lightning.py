@@ -26,7 +26,7 @@ torch.set_num_threads(1)
 pixels, labels = load_digits(return_X_y=True)
 SCHEMA = odp.Schema.images(64, high=16, target=range(10))  # what is public about the records
 DATA = SCHEMA.encode(pixels, labels).tensors()
-PLAN = odp.plan_budget(epsilon=3.0, delta=1e-5, records=len(labels), epochs=20, pilots=0)
+PLAN = odp.plan_budget(epsilon=3.0, delta=1e-5, records=1797, epochs=20, pilots=0)
 
 
 class Digits(lightning.LightningModule):

@@ -21,7 +21,7 @@ import optuna_dp as odp
 
 pixels, labels = load_digits(return_X_y=True)
 DATA = pixels.astype(np.float32) / 16, labels.astype(np.int32)
-RECORDS, BATCH_SIZE, EPOCHS = len(labels), 256, 5
+RECORDS, BATCH_SIZE, EPOCHS = 1797, 256, 5  # the number of records is public here
 STEPS_PER_EPOCH = RECORDS // BATCH_SIZE  # the rest of each shuffle is dropped
 
 

@@ -173,9 +173,9 @@ class PrivacyCallback:
         logger = optuna.logging.get_logger(LOSS_LOGGER)
         if not logger.isEnabledFor(logging.INFO):
             return
+        ending = "." if procedure.releases_all_runs else ", however many runs there are."
         words = (
-            "%s run has ended. The release is guaranteed %s at delta %g (%s), however many runs "
-            "there are."
+            f"%s run has ended. The release is guaranteed %s at delta %g (%s){ending}"
             if procedure.runs_are_private
             else "%s candidate has been evaluated. The choice is guaranteed %s at delta %g (%s). "
             "The evaluations themselves are not private."

@@ -46,7 +46,7 @@ from optuna_dp.study.trials import INSTEAD_OF_CONSTRAINTS, output
 _logger = logging.getLogger("optuna_dp")
 T = TypeVar("T")
 _LONG_AGO = datetime.datetime(2000, 1, 1)
-_NAME = "pilots"
+_NAME = "a copy for the proposer"  # Optuna's log shows it
 
 
 class Proposer:

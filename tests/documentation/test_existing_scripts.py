@@ -67,9 +67,13 @@ def test_the_lines_that_change_are_as_many_as_the_page_says() -> None:
     assert f"{gone} lines go and {come} come" in page.read_text()
 
 
-def test_the_front_page_shows_the_script_that_ci_runs() -> None:
+def test_the_front_page_begins_with_images_a_table_and_fine_tuning() -> None:
     shown = [block.how for block in blocks_of(ROOT / "README.md") if block.verb == "file"]
-    assert shown == ["examples/quickstart.py"]
+    assert shown == [
+        "examples/quickstart.py",
+        "examples/prepare/from_a_table.py",
+        "examples/recipes/with_lora.py, objective",
+    ]
 
 
 def test_the_hints_that_the_page_shows_are_those_of_the_check() -> None:
