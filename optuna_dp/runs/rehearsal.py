@@ -363,18 +363,11 @@ class _Walk:
 def _first_outputs(weights: Rehearsable, inputs: Inputs) -> npt.NDArray[np.float64]:
     """Returns the output before the training, (rows, classes), or says what is wrong with it."""
     if inputs is None:
-        raise InvalidArgumentError(
-            "inputs",
-            None,
-            problem="the learning rate is rehearsed on made-up inputs, and for this model they "
-            "cannot be known without a schema",
-            fix="Describe what is public about a record. Thirty numbers between -1 and 1: "
-            "inputs=odp.made_up_inputs(*[(-1, 1)] * 30). Images: odp.made_up_images(1, 28, 28). "
-            "Tokens: odp.made_up_tokens(vocabulary, length). Or give learning_rate=, the rate of "
-            "the first step.",
-        )
+        raise unknown_inputs()
     try:
         outputs = weights.outputs(inputs)
+    except InvalidArgumentError:
+        raise
     except Exception as error:
         raise InvalidArgumentError(
             "inputs",
@@ -404,6 +397,26 @@ def _first_outputs(weights: Rehearsable, inputs: Inputs) -> npt.NDArray[np.float
             "inputs", type_of(inputs), problem="the model's output on them is not finite"
         )
     return outputs
+
+
+def unknown_inputs(example: str = "") -> InvalidArgumentError:
+    """Returns the error for a model that is given neither made-up inputs nor a rate.
+
+    Args:
+        example: How inputs of the records' shape are made up; by default examples of all kinds.
+    """
+    example = example or (
+        "Thirty numbers between -1 and 1: inputs=odp.made_up_inputs(*[(-1, 1)] * 30). Images: "
+        "odp.made_up_images(1, 28, 28). Tokens: odp.made_up_tokens(vocabulary, length)."
+    )
+    return InvalidArgumentError(
+        "inputs",
+        None,
+        problem="the learning rate is rehearsed on made-up inputs, and for this model they "
+        "cannot be known without a schema",
+        fix=f"Describe what is public about a record: its shape, and in which range its numbers "
+        f"lie. {example} Or give learning_rate=, the rate of the first step.",
+    )
 
 
 def _first_guess(

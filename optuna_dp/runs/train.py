@@ -8,6 +8,7 @@ stochastic gradient descent is by Abadi et al. (arXiv:1607.00133v2, Algorithm 1)
 
 from __future__ import annotations
 
+import logging
 import sys
 import warnings
 from collections.abc import Callable
@@ -26,6 +27,7 @@ from optuna_dp.runs.rehearsal import (
     Weight,
     default_optimizers,
     rehearsed_in_turn,
+    unknown_inputs,
 )
 from optuna_dp.runs.run import Run, SgdRun
 from optuna_dp.runs.scored_records import ScoredRecords, scored_records
@@ -61,6 +63,10 @@ if TYPE_CHECKING:
 # A torch.nn.Module or a SoftmaxRegression; made_learner refuses anything else.
 Model: TypeAlias = Any
 
+_logger = logging.getLogger("optuna_dp")
+# The standard deviation that the noise alone gives a score in [0, 1]: beyond it few differences
+# between settings can be seen.
+_BLIND = 0.1
 _PROGRESS_LINES = 20
 # The frame of who called odp.train, from a function that it calls, and through the decorator.
 _CALLER = 4
@@ -270,7 +276,8 @@ def train(
         UserWarning: If records have to be computed one after another, because
             ``torch.func.vmap`` cannot take the model (recurrent layers other than LSTM, and models
             that look at numbers in Python), with how long a step takes then. If the loss, the
-            score or the model names all the records.
+            score or the model names all the records. If the model or the loss compares the records
+            of a batch: each is computed alone here, so such a model learns little.
 
     Example:
         >>> import numpy as np, optuna, optuna_dp as odp
@@ -331,9 +338,10 @@ def train(
     )
     if run.is_independent:
         refuse_trained(trial.study, learner.user_parts)
-    _warn_of_names(user_model, functions, all_records)
+    _warn_of_names(user_model, functions, optimizer, all_records)
     learner.try_out(all_records, to_score)
     _warn_of_slowness(learner, numbers)
+    _warn_of_blindness(scored)
 
     # The optimizer and its rate, rehearsed on noise.
     if inputs is None and prepared is not None:
@@ -341,7 +349,8 @@ def train(
     kind, rate, rehearsal = _optimizer_and_rate(
         run, learner, all_records, inputs, optimizer, learning_rate, schedule, norm
     )
-    for remark in () if rehearsal is None else rehearsal.remarks:
+    remarks = () if rehearsal is None else rehearsal.remarks
+    for remark in (*learner.hints(inputs), *remarks):
         warnings.warn(remark, UserWarning, stacklevel=_CALLER - 1)
     learner.begin(kind, rate)
 
@@ -496,15 +505,19 @@ def _made(model: Model | Callable[[], Model]) -> Model:
     return model()
 
 
-def _warn_of_names(model: Model, functions: LossAndScore, records: Records) -> None:
+def _warn_of_names(
+    model: Model, functions: LossAndScore, optimizer: object, records: Records
+) -> None:
     parts = model.modules() if is_module(model) else ()
-    forwards = [type(part).forward for part in parts if not _is_of_torch(part)]
-    name = named_records([*functions.functions().values(), *forwards], records.holders())
+    named: list[Callable[..., object]] = [*functions.functions().values()]
+    named += [type(part).forward for part in parts if not _is_of_torch(part)]
+    named += [optimizer] if callable(optimizer) else []
+    name = named_records(named, records.holders())
     if name is not None:
         warnings.warn(
-            f"The model, the loss or the score names all the records ({name}). It must use their "
-            "shape only: what it computes of other records, such as a mean, is not clipped and "
-            "has no noise.",
+            f"The model, the loss, the score or the optimizer names all the records ({name}). It "
+            "must use their shape only: what it computes of other records, such as a mean, is not "
+            "clipped and has no noise.",
             UserWarning,
             stacklevel=_CALLER,
         )
@@ -529,6 +542,20 @@ def _warn_of_slowness(learner: Learner, numbers: SgdRun) -> None:
     )
 
 
+def _warn_of_blindness(scored: ScoredRecords | None) -> None:
+    """Says that a score is mostly noise, which public numbers tell."""
+    if scored is None or scored.noise_multiplier is None:
+        return
+    deviation = scored.noise_multiplier / (2.0 * scored.size)
+    if deviation > _BLIND:
+        _logger.warning(
+            "The noise alone gives the score of this run a standard deviation of %.2g, and a "
+            "score lies between 0 and 1: few settings can be told apart by it. More records or a "
+            "larger epsilon make it smaller. Or write pilots=0: then no score is needed.",
+            deviation,
+        )
+
+
 def _optimizer_and_rate(
     run: Run,
     learner: Learner,
@@ -545,6 +572,8 @@ def _optimizer_and_rate(
         return kind, validation.positive("learning_rate", learning_rate), None
     if inputs is None:
         inputs = learner.default_inputs(records)
+    if inputs is None:
+        raise unknown_inputs(learner.example_of_inputs(records))
     kind, rehearsal = rehearsed_in_turn(
         run,
         learner,

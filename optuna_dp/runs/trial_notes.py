@@ -143,7 +143,8 @@ def claims(trial: FrozenTrial, kind: TrialEntries) -> dict[str, JsonObject]:
 _SECOND = {
     TRAININGS: (
         "Trial {number} has begun its training already. The plan charges for one training in each "
-        "trial. To train again, let the study begin another trial."
+        "trial, and one call of odp.train takes all epochs of the plan. Two models are trained as "
+        "one: a torch.nn.ModuleDict with both, and record_loss= with the sum of their losses."
     ),
     SCORES: (
         "Trial {number} had its score already. The plan charges for one score per run: keep the "

@@ -9,6 +9,7 @@ what is stored, and with nothing else (:func:`value_of_run`).
 
 from __future__ import annotations
 
+import enum
 import functools
 import json
 import warnings
@@ -58,7 +59,7 @@ def checked_space(space: Space | None) -> Space | None:
 def is_by_index(distribution: BaseDistribution) -> bool:
     """Returns whether a storage may give choices back in another form than it was given them."""
     return isinstance(distribution, CategoricalDistribution) and not all(
-        choice is None or type(choice) in (bool, int, float, str)
+        choice is None or isinstance(choice, bool | int | float | str)
         for choice in distribution.choices
     )
 
@@ -114,6 +115,14 @@ def check_choices(name: str, distribution: BaseDistribution) -> None:
     if not isinstance(distribution, CategoricalDistribution):
         return
     choices = distribution.choices
+    if any(isinstance(choice, enum.Enum) for choice in choices):
+        raise InvalidArgumentError(
+            f"choices of {name!r}",
+            choices,
+            problem="they are members of an enumeration, and a storage keeps what these stand for",
+            fix="Give their names, and look them up in the objective: "
+            f"Kind[trial.suggest_categorical({name!r}, [kind.name for kind in Kind])].",
+        )
     try:
         texts = [json.dumps(choice, allow_nan=False) for choice in choices]
     except (TypeError, ValueError):

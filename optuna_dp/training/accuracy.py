@@ -21,6 +21,7 @@ from optuna_dp.training.record_arrays import Part, mapped
 from optuna_dp.training.record_functions import (
     PairLoss,
     RecordFunction,
+    called,
     pair_of,
     with_batch_axis,
 )
@@ -127,7 +128,7 @@ def accuracy_of_pair(loss: PairLoss | None, reading: Reading | None) -> RecordFu
 
     def of_record(model: torch.nn.Module, *record: Part) -> torch.Tensor:
         features, target = pair_of(record)
-        output = model(mapped(with_batch_axis, features))
+        output = called(model, mapped(with_batch_axis, features))
         outputs = getattr(output, "logits", output)
         targets = mapped(with_batch_axis, target)
         if not isinstance(outputs, torch.Tensor) or not isinstance(targets, torch.Tensor):

@@ -180,13 +180,20 @@ class EachRecord:
 
     def _weights(self) -> dict[str, torch.Tensor]:
         """Returns the weights to compute with: copies of the model's; near them in tests."""
+        return self.weights_nearby() if self._is_testing else self._model.copied_weights()
+
+    def weights_nearby(self) -> dict[str, torch.Tensor]:
+        """Returns weights near the model's: those of zero would hide how sums are ordered."""
         weights = self._model.copied_weights()
-        if self._is_testing:  # Weights of zero would hide how sums are ordered.
-            generator = torch.Generator().manual_seed(0)
-            for weight in weights.values():
-                noise = torch.randn(weight.shape, generator=generator, device="cpu")
-                weight += (_TEST_NOISE * noise).to(weight.device, weight.dtype)
+        generator = torch.Generator().manual_seed(0)
+        for weight in weights.values():
+            noise = torch.randn(weight.shape, generator=generator, device="cpu")
+            weight += (_TEST_NOISE * noise).to(weight.device, weight.dtype)
         return weights
+
+    def made_up(self, count: int) -> Parts:
+        """Returns made-up records of the shapes that were set up."""
+        return made_up_records(self._made_up, count, 0)
 
     def _few(self, count: int, seed: int) -> Parts:
         """Returns made-up records as the function is computed of: one, or a block of them."""

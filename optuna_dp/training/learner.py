@@ -127,6 +127,20 @@ class Learner(Rehearsable, Protocol):
             records: The training's records; only the shape of the first one is used.
         """
 
+    def example_of_inputs(self, records: Records) -> str:
+        """Returns in words how inputs of a record's shape are made up; "" if that is not known.
+
+        Args:
+            records: The training's records; only the shape of the first one is used.
+        """
+
+    def hints(self, inputs: Part) -> list[str]:
+        """Returns what a user should know of a model or a loss: that it compares records, say.
+
+        Args:
+            inputs: What the model is called with; no records. None if nothing is made up.
+        """
+
     def is_dense_only(self) -> bool:
         """Returns whether it is linear layers and activations without norms, all trained."""
 

@@ -147,7 +147,14 @@ class OwnModel(Rehearsable):
                 output = self._module(parts)
         output = getattr(output, "logits", output)
         if not isinstance(output, torch.Tensor):
-            raise TypeError(f"its output is a {type(output).__name__}, not a tensor of logits")
+            raise InvalidArgumentError(
+                "learning_rate",
+                None,
+                problem=f"no rate is known for a model that returns a {type(output).__name__}, "
+                "because its logits are not known",
+                fix="Give learning_rate=, the rate of the first step. Or let the model return "
+                "logits alone.",
+            )
         if output.ndim == 1 and len(output) == len(leaves(parts)[0]):
             output = output[:, None]  # One number for each input.
         if output.ndim < 2:

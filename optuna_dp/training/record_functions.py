@@ -11,6 +11,7 @@ into them outlives the call.
 
 from __future__ import annotations
 
+import inspect
 import warnings
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
@@ -48,7 +49,7 @@ def loss_of_pair(loss: PairLoss) -> RecordFunction:
 
     def of_record(model: torch.nn.Module, *record: Part) -> torch.Tensor:
         features, target = pair_of(record)
-        output = model(mapped(with_batch_axis, features))
+        output = called(model, mapped(with_batch_axis, features))
         targets = mapped(with_batch_axis, target)
         try:
             return loss(shaped(targets, output), targets)
@@ -66,13 +67,36 @@ def loss_of_pair(loss: PairLoss) -> RecordFunction:
     return of_record
 
 
+def called(model: torch.nn.Module, features: Part) -> Output:
+    """Returns a model's output for features, each of several an argument if it takes them so."""
+    if takes_apart(model, features):
+        return model(**features) if isinstance(features, Mapping) else model(*features)
+    return model(features)
+
+
+def takes_apart(model: torch.nn.Module, features: Part) -> bool:
+    """Returns whether several features are arguments of their own to a model.
+
+    A mapping's are if its keys are names of arguments; a tuple's if the model cannot be called
+    with one argument.
+    """
+    if not isinstance(features, Mapping | tuple):
+        return False
+    arguments = inspect.signature(model.forward).parameters
+    if isinstance(features, Mapping):
+        return set(features) <= set(arguments)
+    by_place = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    needed = [a for a in arguments.values() if a.kind in by_place and a.default is a.empty]
+    return len(needed) > 1
+
+
 def closeness_of_pair(model: torch.nn.Module, *record: Part) -> torch.Tensor:
     """Returns one minus the distance of a prediction and a target, in units of the target's range.
 
     Targets lie between -1 and 1, so the range has length 2.
     """
     features, target = pair_of(record)
-    output = model(mapped(with_batch_axis, features))
+    output = called(model, mapped(with_batch_axis, features))
     prediction = getattr(output, "logits", output)
     if not isinstance(prediction, torch.Tensor) or prediction.numel() != target.numel():
         raise InvalidArgumentError(
@@ -98,9 +122,8 @@ def pair_of(record: Parts) -> tuple[Part, Part]:
             "records",
             Text(f"records with {len(record)} part(s)"),
             problem="for loss= a record is an input and a target",
-            fix="Give records=(x, y). Several inputs go into one part, x = (image, age), and the "
-            "model gets them as one argument. For other records give record_loss=lambda model, "
-            "*record: ... in place of loss.",
+            fix="Give records=(x, y). Several inputs are one part: records=((a, b), y). For other "
+            "records give record_loss=lambda model, *record: ... in place of loss.",
         )
     features, target = record
     if isinstance(features, torch.Tensor) and features.ndim == 0 and features.is_floating_point():
@@ -294,12 +317,16 @@ def _without_fast_path() -> Iterator[None]:
 
 def running_statistics(model: torch.nn.Module, name: str) -> InvalidArgumentError:
     """Returns the error for a model that keeps something of the records in a buffer."""
+    owner = model.get_submodule(name.rpartition(".")[0])
+    of_torch = _is_of_torch(owner)
     return InvalidArgumentError(
         "model",
         model,
         problem=f"it changes its buffer {name!r} while it is called, as running statistics do, "
         "and the new value would hold records without noise",
-        fix=REMEDY_FOR_STATISTICS,
+        fix=REMEDY_FOR_STATISTICS
+        if of_torch
+        else "Leave that out, or give the buffer a public value before the training and keep it.",
     )
 
 

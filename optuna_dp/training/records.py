@@ -36,6 +36,10 @@ _logger = logging.getLogger("optuna_dp")
 _REMARKABLE_SHARE, _LARGEST_FACTOR = 0.1, 2.0
 # A list of so few long arrays was meant to be a tuple of the parts of the records.
 _FEW = 4
+_OF_A_TABLE = (
+    "Say what is public about the table: records=schema.encode(table), with schema = "
+    "odp.Schema(age=(20, 80), ..., target='...')."
+)
 # What draws by itself, by the end of its name in PyTorch, and what to give in its place.
 _DRAWS = {
     "DataLoader": "Give what the loader reads: pass loader.dataset.",
@@ -85,12 +89,12 @@ class ArrayRecords(Records):
                     Text(f"an array of type {array.dtype}"),
                     problem="texts, dates and objects are no numbers",
                     fix="Say what is public about them, and encode them: odp.Schema(y=['no', "
-                    "'yes'], ...).",
+                    "'yes'], ..., target='y').encode(table).",
                 )
             if not is_array(array) or not array.ndim:
                 fix = "For example numpy.asarray(y)."
                 if hasattr(array, "to_numpy"):
-                    fix = "Say what is public about the table, and encode it: odp.Schema(...)."
+                    fix = f"{_OF_A_TABLE} Numbers that need no scaling: table.to_numpy()."
                 raise InvalidArgumentError(
                     name,
                     Text(f"records with a {type(array).__name__}"),
@@ -232,10 +236,7 @@ def read_records(records: object, name: str = "records") -> Records:
         return DataSetRecords(records, name)
     fix = "For example records=(x, y), with the records along the first axis of each."
     if is_table:
-        fix = (
-            "For a table: records=schema.encode(table), with schema = odp.Schema(age=(20, 80), "
-            "..., target='...')."
-        )
+        fix = _OF_A_TABLE
     raise InvalidArgumentError(
         name,
         Text(f"a {type(records).__name__}"),

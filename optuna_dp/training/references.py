@@ -5,7 +5,7 @@ from __future__ import annotations
 import dis
 import functools
 import inspect
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from optuna_dp.training.record_arrays import is_array, is_same
 
@@ -19,16 +19,25 @@ def named_records(
     mistake. It may also use their shape only, which is no harm.
 
     Args:
-        functions: Losses, scores, and the ``forward`` of models.
+        functions: Losses, scores, the ``forward`` of models, and what makes an optimizer.
         holders: The arrays or data sets of the records.
     """
     holders = list(holders)
-    for function in functions:
+    for function in (each for named in functions for each in _with_methods(named)):
+        words = _words(function)
         for name, value in _values(function):
-            for path, inner in ((name, value), *_attributes(name, value)):
+            for path, inner in ((name, value), *_attributes(name, value, words)):
                 if any(is_same(inner, holder) for holder in holders):
                     return path
     return None
+
+
+def _with_methods(function: object) -> Iterator[object]:
+    """Yields a function, and the methods of classes that it names, such as optimizers."""
+    yield function
+    for _, value in _values(function):
+        if isinstance(value, type) and not value.__module__.startswith("torch"):
+            yield from filter(inspect.isfunction, vars(value).values())
 
 
 def _values(function: object) -> Iterator[tuple[str, object]]:
@@ -56,13 +65,40 @@ def _values(function: object) -> Iterator[tuple[str, object]]:
             yield instruction.argval, function.__globals__[instruction.argval]
 
 
-def _attributes(name: str, value: object) -> Iterator[tuple[str, object]]:
+def _words(function: object) -> set[str] | None:
+    """Returns names and texts in a function's code and in the methods that it names.
+
+    None if there is no code to read.
+    """
+    function = function.func if isinstance(function, functools.partial) else function
+    owner = type(getattr(function, "__self__", None))
+    code = getattr(getattr(function, "__func__", function), "__code__", None)
+    if code is None:
+        return None
+    words, pending = set[str](), [code]
+    while pending:
+        code = pending.pop()
+        texts = {value for value in code.co_consts if isinstance(value, str)}
+        pending += [value for value in code.co_consts if inspect.iscode(value)]
+        new_words = {*code.co_names, *texts} - words
+        words |= new_words
+        methods = [getattr(owner, word, None) for word in new_words]
+        pending += [method.__code__ for method in methods if inspect.isfunction(method)]
+    return words
+
+
+def _attributes(name: str, value: object, words: set[str] | None) -> Iterator[tuple[str, object]]:
+    """Yields what a value holds, by name; of its attributes those that the code names."""
     if is_array(value) or inspect.ismodule(value) or isinstance(value, type):
         return
+    if isinstance(value, list | tuple):
+        few = value if len(value) < 16 else ()
+        yield from ((f"{name}[{index}]", inner) for index, inner in enumerate(few))
+        return
+    is_mapping = isinstance(value, dict)
+    attributes: Mapping[object, object] = getattr(value, "__dict__", {})
     if isinstance(value, dict):
-        yield from ((f"{name}[{key!r}]", inner) for key, inner in value.items())
-    elif isinstance(value, list | tuple) and len(value) < 16:
-        yield from ((f"{name}[{index}]", inner) for index, inner in enumerate(value))
-    else:
-        attributes = getattr(value, "__dict__", {})
-        yield from ((f"{name}.{key}", inner) for key, inner in attributes.items())
+        attributes = value
+    for key, inner in attributes.items():
+        if words is None or not isinstance(key, str) or key in words:
+            yield (f"{name}[{key!r}]" if is_mapping else f"{name}.{key}"), inner

@@ -117,6 +117,12 @@ class SoftmaxLearner(Learner):
     def default_inputs(self, records: Records) -> FloatArray:
         return features_of_order_one(self._model.features)
 
+    def example_of_inputs(self, records: Records) -> str:
+        return ""
+
+    def hints(self, inputs: Part) -> list[str]:
+        return []
+
     def is_dense_only(self) -> bool:
         return True
 

@@ -3,23 +3,26 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 import numpy as np
 import numpy.typing as npt
 import torch
 from torch import nn
 from torch.nn.modules import activation
+from torch.nn.utils.parametrize import ParametrizationList
 
 from optuna_dp.core.arrays import FloatArray
 from optuna_dp.training.chunks import BLOCK, Chunk, in_chunks, usual_parts
+from optuna_dp.training.company import TOGETHER, Company
 from optuna_dp.training.each_record import EachRecord, Places, Rows
 from optuna_dp.training.exact_step import ExactStep
 from optuna_dp.training.generators import Draws, seed_kept_generators
 from optuna_dp.training.learner import Learner
 from optuna_dp.training.made_up import features_of_order_one
 from optuna_dp.training.own_model import OwnModel
-from optuna_dp.training.record_functions import RecordFunction, Scope
+from optuna_dp.training.record_arrays import Part, is_array
+from optuna_dp.training.record_functions import PairLoss, RecordFunction, Scope, takes_apart
 from optuna_dp.training.records import Records
 
 # Of the gradients of the records that are computed at a time: what is quick, and what fits.
@@ -27,7 +30,8 @@ _QUICK_BYTES, _GRADIENT_BYTES = 32 * 2**20, 256 * 2**20
 _FEW_RECORDS, _MANY_RECORDS = 64, 512
 # Parts of a model whose inputs are plain features: of order one, as the documentation advises.
 _DENSE = (nn.Linear, nn.Dropout, nn.Flatten, nn.Identity)
-_NORMS = (nn.LayerNorm, nn.GroupNorm, nn.RMSNorm)
+# Weight norm and spectral norm are parametrizations.
+_NORMS = (nn.LayerNorm, nn.GroupNorm, nn.RMSNorm, ParametrizationList)
 
 
 class TorchLearner(OwnModel, Learner):
@@ -46,6 +50,7 @@ class TorchLearner(OwnModel, Learner):
             time.
         shared: What the module may hold and need not be copied: the records.
         has_logits: Whether the loss or the score is one of logits.
+        pair_loss: The loss of outputs and targets; None if the loss was not given so.
     """
 
     def __init__(
@@ -61,6 +66,7 @@ class TorchLearner(OwnModel, Learner):
         batch_size: float = math.inf,
         shared: Iterable[object] = (),
         has_logits: bool = False,
+        pair_loss: PairLoss | None = None,
     ) -> None:
         if device is None and torch.cuda.is_available():
             device = "cuda"
@@ -72,12 +78,8 @@ class TorchLearner(OwnModel, Learner):
         self.like = self._trained[0].detach()
         self._draws = Draws(self.device)
         self._moves_buffers = False
-        self._losses = EachRecord(
-            self,
-            Scope(self._module, loss, loss_argument),
-            gradients=True,
-            chunk_size=self.chunk_size,
-        )
+        self._scope, self._pair_loss = Scope(self._module, loss, loss_argument), pair_loss
+        self._losses = EachRecord(self, self._scope, gradients=True, chunk_size=self.chunk_size)
         self._scores = None
         if score is not None:
             self._scores = EachRecord(
@@ -119,6 +121,23 @@ class TorchLearner(OwnModel, Learner):
         if not is_plain or not is_made_of(self._module, (*_DENSE, *_NORMS)):
             return None
         return features_of_order_one(*inputs.shape[1:])
+
+    def outputs(self, inputs: Part) -> FloatArray:
+        features = self._losses.made_up(1)[0]
+        is_as_in_loss = self._pair_loss is not None and _are_alike(inputs, features)
+        if is_as_in_loss and not takes_apart(self._module, features):
+            inputs = (inputs,)
+        return super().outputs(inputs)
+
+    def example_of_inputs(self, records: Records) -> str:
+        example = _example(self.on_device(usual_parts(records))[0])
+        return "" if example is None else f"For example inputs={example}."
+
+    def hints(self, inputs: Part) -> list[str]:
+        company = Company(
+            self._scope, self._pair_loss, self._losses.weights_nearby(), self.buffers
+        )
+        return company.hints(self._losses.made_up(2 * TOGETHER), inputs)
 
     def is_dense_only(self) -> bool:
         return is_made_of(self._module, _DENSE)
@@ -166,6 +185,38 @@ class TorchLearner(OwnModel, Learner):
                 if numbers is not None:
                     scores[indices] = numbers
         return scores
+
+
+def _are_alike(inputs: Part, features: Part) -> bool:
+    """Returns whether inputs are several arrays in the way in which a record's features are."""
+    if isinstance(features, Mapping):
+        return isinstance(inputs, Mapping) and inputs.keys() == features.keys()
+    return (
+        isinstance(features, tuple)
+        and isinstance(inputs, tuple | list)
+        and (
+            len(inputs) == len(features)
+            and all(map(is_array, inputs)) == all(map(is_array, features))
+        )
+    )
+
+
+def _example(features: Part) -> str | None:
+    """Returns the code that makes up inputs of a shape; None if none is known."""
+    if isinstance(features, Mapping | tuple):
+        named = features.items() if isinstance(features, Mapping) else enumerate(features)
+        examples = {name: _example(part) for name, part in named}
+        if None in examples.values():
+            return None
+        if isinstance(features, tuple):
+            return f"({', '.join(map(str, examples.values()))},)"
+        return f"{{{', '.join(f'{name!r}: {example}' for name, example in examples.items())}}}"
+    sizes = ", ".join(map(str, features.shape[1:]))
+    if not features.is_floating_point():
+        return f"odp.made_up_tokens(vocabulary, {sizes})" if features.ndim == 2 else None
+    if features.ndim == 2:
+        return f"odp.made_up_inputs(*[(-1, 1)] * {sizes})"
+    return f"odp.made_up_images({sizes})" if features.ndim == 4 else f"torch.rand(64, {sizes})"
 
 
 def _records_at_a_time(weights: int) -> int:

@@ -75,6 +75,7 @@ ALIKE = {
     "in tuples": [(1, 2), (1.0, 2)],
     "a tuple and a list": [(1, 2), [1, 2]],
     "in mappings": [{"a": 1}, {"a": True}],
+    "members that are text": list(Name),
 }
 
 
@@ -130,21 +131,6 @@ def test_a_whole_number_that_no_storage_can_keep_is_not_trained_with(
         sampler(None), storage(tmp_path), lambda trial: trial.suggest_int("seed", low, low + 2**20)
     )
     assert {number: study.trials[number].params["seed"] for number in used} == used
-
-
-@pytest.mark.parametrize("is_known", [False, True], ids=["asked", "search_space"])
-@of_each_storage
-@of_each_sampler
-def test_a_run_gets_the_member_of_an_enumeration(
-    sampler: Any, storage: Any, is_known: bool, tmp_path: Path
-) -> None:
-    space = {"k": CategoricalDistribution(list(Name))} if is_known else None
-    study, used = run_study(
-        sampler(space), storage(tmp_path), lambda trial: trial.suggest_categorical("k", list(Name))
-    )
-    assert all(isinstance(member, Name) for member in used.values())
-    for number, member in used.items():
-        assert study.trials[number].params["k"] == member
 
 
 def test_a_choice_may_stand_there_twice() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import warnings
 from typing import Any
 
@@ -61,6 +62,35 @@ def test_a_mapping_may_be_the_input() -> None:
 
     records = {"table": X, "age": torch.rand(N)}, Y
     train(TwoInputs(), records, learning_rate=0.1, score="accuracy")
+    inputs = {"table": INPUTS, "age": np.ones(len(INPUTS))}  # As the loss calls the model.
+    assert train(TwoInputs(), records, inputs=inputs).rehearsal is not None
+
+
+class InOne(nn.Module):
+    """A model that gets two inputs as one argument."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(8, 3)
+
+    def forward(self, inputs: Any) -> Any:
+        values = inputs.values() if isinstance(inputs, dict) else inputs
+        return self.layer(torch.cat(list(values), 1))
+
+
+class Apart(InOne):
+    """A model that gets two inputs as two arguments."""
+
+    def forward(self, a: Any, b: Any) -> Any:
+        return super().forward((a, b))
+
+
+@pytest.mark.parametrize("kind", [InOne, Apart])
+def test_several_inputs_are_one_part_of_the_records(kind: Any) -> None:
+    for pair in (lambda x: (x, x), lambda x: {"a": x, "b": x}):
+        trained = train(kind(), (pair(X), Y), inputs=pair(INPUTS), score="accuracy")
+        assert trained.rehearsal is not None
+        refused("inputs", "odp.made_up_inputs(*[(-1, 1)] * 4)", kind(), (pair(X), Y))
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
@@ -121,6 +151,71 @@ def test_settings_in_a_dictionary_are_no_records() -> None:
         )
 
 
+class Experiment:
+    """A class that has the data, and losses."""
+
+    smoothing = 0.1
+
+    def __init__(self) -> None:
+        self.x, self.y = X, Y
+
+    def loss(self, output: Any, target: Any) -> Any:
+        return cross_entropy(output, target, label_smoothing=self.smoothing)
+
+    def shares(self) -> Any:
+        return self.y.bincount(minlength=3) / len(self.y)
+
+    def loss_of_shares(self, output: Any, target: Any) -> Any:
+        return cross_entropy(output, target, weight=self.shares())
+
+
+def test_a_method_names_the_records_where_its_code_does() -> None:
+    """Class weights from the labels move the sum by more than one record's gradient."""
+    experiment = Experiment()
+    records = experiment.x, experiment.y
+    model = nn.Linear(4, 3)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        train(model, records, loss=experiment.loss, learning_rate=0.1)
+    with pytest.warns(UserWarning, match=r"self\.y"):
+        train(model, records, loss=experiment.loss_of_shares, learning_rate=0.1)
+
+
+class Plateau(torch.optim.SGD):
+    """Halves its rate where the accuracy is low, without noise."""
+
+    def step(self, closure: Any = None) -> Any:
+        super().step(closure)
+        weight, bias = self.param_groups[0]["params"]
+        if (X @ weight.T + bias).argmax(1).eq(Y).double().mean() < 0.5:
+            self.param_groups[0]["lr"] /= 2
+
+
+def test_an_optimizer_that_looks_at_the_records_is_warned_of() -> None:
+    with pytest.warns(UserWarning, match="names all the records"):
+        train(nn.Linear(4, 3), optimizer=lambda p, lr: Plateau(p, lr=lr), learning_rate=0.1)
+
+
+@pytest.mark.parametrize("noise", [0.1, 8.0])
+def test_a_score_that_is_mostly_noise_is_said_to_be(noise: float, caplog: Any) -> None:
+    """Of 24 records, noise of 8 halves of a record is a standard deviation of 0.17."""
+    run = started(N, score_noise_multiplier=noise)
+    with caplog.at_level(logging.WARNING, logger="optuna_dp"):
+        odp.train(run, odp.SoftmaxRegression(4, 3), (X.numpy(), Y.numpy()), score="accuracy")
+    assert ("noise" in caplog.text) == (noise > 1.0)
+
+
+@pytest.mark.filterwarnings("ignore:Records are computed")  # A number is looked at in Python.
+def test_a_loss_that_prints_is_told_that_this_has_no_noise() -> None:
+    def loss(output: Any, target: Any) -> Any:
+        value = cross_entropy(output, target)
+        print("loss", float(value.detach()))
+        return value
+
+    with pytest.warns(UserWarning, match="prints"):
+        train(nn.Linear(4, 3), loss=loss, learning_rate=0.1)
+
+
 class Tuple(nn.Module):
     def __init__(self) -> None:
         super().__init__()
@@ -151,6 +246,8 @@ class Table:
 def test_what_cannot_be_trained_as_it_is_names_what_to_write() -> None:
     model = nn.Linear(4, 3)
     refused("loss", "output[0]", Tuple())
+    first = {"loss": lambda output, target: cross_entropy(output[0], target)}
+    refused("learning_rate", "learning_rate=", Tuple(), inputs=INPUTS, **first)
     refused("records", "x[:, None]", nn.Linear(1, 3), (X[:, 0], Y))
     texts = np.array(["yes", "no"] * (N // 2))
     refused("records", "odp.Schema(y=['no', 'yes']", model, (X, texts))
@@ -163,6 +260,33 @@ def test_what_cannot_be_trained_as_it_is_names_what_to_write() -> None:
     refused(
         "model", "GroupNorm", nn.Sequential(nn.Linear(4, 8), nn.BatchNorm1d(8), nn.Linear(8, 3))
     )
+
+
+@pytest.mark.parametrize(
+    ("model", "record", "example"),
+    [
+        (lambda: nn.Sequential(nn.Conv2d(1, 4, 3), nn.Flatten(), nn.Linear(64, 3)),
+         torch.rand(1, 6, 6), lambda: odp.made_up_images(1, 6, 6)),
+        (lambda: nn.Sequential(nn.Embedding(9, 4), nn.Flatten(), nn.Linear(28, 3)),
+         torch.randint(0, 9, (7,)), lambda: odp.made_up_tokens(9, 7)),
+        (lambda: nn.Sequential(nn.Conv1d(2, 4, 3), nn.Flatten(), nn.Linear(12, 3)),
+         torch.rand(2, 5), lambda: torch.rand(64, 2, 5)),
+    ],
+)  # fmt: skip
+def test_without_inputs_the_error_makes_some_of_the_shape_of_a_record(
+    model: Any, record: Any, example: Any
+) -> None:
+    records = torch.stack([record] * N), Y
+    sizes = ", ".join(map(str, record.shape))
+    refused("inputs", f"{sizes})", model, records)
+    assert train(model, records, inputs=example()).rehearsal is not None
+
+
+@pytest.mark.parametrize("name", ["spectral_norm", "weight_norm"])
+def test_features_are_made_up_for_dense_models_with_normed_weights(name: str) -> None:
+    norm = getattr(nn.utils.parametrizations, name)
+    model = nn.Sequential(norm(nn.Linear(4, 8)), nn.ReLU(), nn.Linear(8, 3))
+    assert train(model).rehearsal is not None
 
 
 def test_a_model_whose_output_noise_cannot_move_is_told_to_give_a_rate() -> None:
@@ -178,3 +302,64 @@ def test_a_model_whose_output_noise_cannot_move_is_told_to_give_a_rate() -> None
 
     refused("learning_rate", "learning_rate=", Bounded(), inputs=INPUTS)
     train(Bounded(), learning_rate=0.1)
+
+
+class Shifted(nn.Module):
+    """A model that subtracts a mean over an axis of its input."""
+
+    def __init__(self, axis: int) -> None:
+        super().__init__()
+        self.axis, self.layer = axis, nn.Linear(4, 3)
+
+    def forward(self, x: Any) -> Any:
+        return self.layer(x - x.mean(self.axis, keepdim=True))
+
+
+class LastStep(nn.Module):
+    """A recurrent classifier of series."""
+
+    def __init__(self, *, batch_first: bool) -> None:
+        super().__init__()
+        self.layer, self.head = nn.LSTM(4, 8, batch_first=batch_first), nn.Linear(8, 3)
+
+    def forward(self, x: Any) -> Any:
+        return self.head(self.layer(x)[0][:, -1])
+
+
+def contrastive(output: Any, target: Any) -> Any:
+    """Outputs of one class should be nearer to each other than to those of other classes."""
+    others = ~torch.eye(len(output), dtype=torch.bool)
+    logits = nn.functional.log_softmax((output @ output.T).masked_fill(~others, -1e9), dim=1)
+    pairs = others & (target[:, None] == target[None, :])
+    return -(logits * pairs).sum() / len(output)
+
+
+SERIES = torch.randn(N, 5, 4)
+
+
+@pytest.mark.parametrize(
+    ("compares", "model", "records", "arguments"),
+    [
+        (True, Shifted(0), (X, Y), {}),
+        (False, Shifted(1), (X, Y), {}),
+        (True, Shifted(0), (X, Y), {"record_loss": lambda model, x, y: model(x[None]).norm()}),
+        (True, LastStep(batch_first=False), (SERIES, Y), {}),
+        (False, LastStep(batch_first=True), (SERIES, Y), {}),
+        (False, nn.Sequential(nn.Linear(4, 8), nn.Dropout(0.5), nn.Linear(8, 3)), (X, Y), {}),
+        (True, nn.Linear(4, 3), (X, Y), {"loss": contrastive}),
+        # No gradient where the target is 0, which made-up targets are: it is ignored.
+        (
+            False,
+            nn.Linear(4, 3),
+            (X, Y),
+            {"loss": lambda output, target: cross_entropy(output, target, ignore_index=0)},
+        ),
+    ],
+)
+def test_a_hint_says_that_a_model_or_a_loss_compares_the_records_of_a_batch(
+    compares: bool, model: Any, records: Any, arguments: Any
+) -> None:
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        train(model, records, learning_rate=0.1, **arguments)
+    assert any("batch" in str(warning.message) for warning in caught) == compares
