@@ -4,7 +4,8 @@
     python first_study.py
     optuna-dp check first_study.py:objective --plan PLAN
 
-If the script is stopped, start it again: the study goes on where it was.
+If the script is stopped, start it again: the study goes on where it was. Started twice at the same
+time, it shares the runs.
 """
 
 import gzip
@@ -15,6 +16,8 @@ from pathlib import Path
 import numpy as np
 import optuna
 import torch
+from optuna.storages import JournalStorage
+from optuna.storages.journal import JournalFileBackend
 from sklearn.datasets import load_digits
 from torch import nn
 
@@ -69,7 +72,7 @@ def main():
     study = optuna.create_study(
         direction="maximize",
         sampler=odp.BudgetSampler(PLAN),
-        storage="sqlite:///curator/study.db",
+        storage=JournalStorage(JournalFileBackend("curator/study.log")),
         study_name="first",
         load_if_exists=True,
     )
@@ -84,7 +87,7 @@ def main():
         purpose="an example",
     )
     study.optimize(objective, callbacks=[odp.PrivacyCallback()])
-    release = odp.release(study, artifact_store=MODELS)
+    release = odp.release(study, artifact_store=MODELS, wait=True)
     with open("model.pt", "wb") as file:
         file.write(release.artifact)  # the last run's model
     with open("statement.md", "w") as file:

@@ -19,6 +19,8 @@ from optuna_dp.cli.common import AsJson, clear_errors, option
 from optuna_dp.errors import InvalidArgumentError
 
 _MOST_THREADS = 4
+# What may define a name that stands nowhere in the file.
+_DEFINES_UNNAMED = ("import *", "globals()", "exec(", "setattr(")
 
 
 def check(
@@ -29,6 +31,12 @@ def check(
             help="A Python file, and the name of the objective in it.",
         ),
     ],
+    arguments: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[-- ARGUMENTS]", help="What the file finds in sys.argv, after its name."
+        ),
+    ] = None,
     plan: Annotated[
         str | None, option("NAME", "Name of the budget plan or RunPlan in the file.")
     ] = None,
@@ -54,9 +62,13 @@ def check(
     Half of the cores, and four at most, compute: short runs are slower on more. OMP_NUM_THREADS
     and torch.set_num_threads change that.
 
+    The file finds its own name in sys.argv, and what stands after two dashes.
+
     Example: optuna-dp check train.py:objective --plan plan
     """
-    with clear_errors(check, objective="OBJECTIVE"), _few_threads():
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(clear_errors(check, objective="OBJECTIVE"))
+        stack.enter_context(_few_threads())
         path, _, name = objective.rpartition(":")
         if not path or not name:
             raise InvalidArgumentError(
@@ -64,6 +76,8 @@ def check(
                 objective,
                 allowed="it must be a file and a name, as in script.py:objective",
             )
+        _check_arguments(path, {"OBJECTIVE": name, "--plan": plan, "--event": event})
+        stack.enter_context(_own_arguments(path, arguments or []))
         module, starts_a_study = _imported(path)
         checked_objective = _named(module, path, name, "OBJECTIVE")
         # Start-up time: the checks need scipy and more.
@@ -87,6 +101,39 @@ def check(
     report = dataclasses.replace(report, findings=(*findings, *hints))
     typer.echo(report.to_json() if as_json else str(report))
     raise typer.Exit(code=1 if report.fails(strict=strict) else 0)
+
+
+def _check_arguments(path: str, names: dict[str, str | None]) -> None:
+    """Refuses arguments that cannot be right, before the file is imported: that may take long.
+
+    Args:
+        path: The file.
+        names: What is looked for in it, by the argument that says so; None for nothing.
+    """
+    if names["--plan"] is not None and names["--event"] is not None:
+        raise InvalidArgumentError(
+            "--event", names["--event"], problem="a plan has events of its own; give one of both"
+        )
+    file = Path(path)
+    if not file.is_file() or file.suffix != ".py":
+        raise InvalidArgumentError("OBJECTIVE", path, problem="there is no such Python file")
+    source = file.read_text(encoding="utf-8", errors="replace")
+    if any(words in source for words in _DEFINES_UNNAMED):
+        return
+    for argument, name in names.items():
+        if name is not None and name not in source:
+            raise _no_such_name(path, name, argument)
+
+
+@contextlib.contextmanager
+def _own_arguments(path: str, arguments: list[str]) -> Iterator[None]:
+    """Puts a script's own arguments in place of this command's."""
+    argv = sys.argv
+    sys.argv = [path, *arguments]
+    try:
+        yield
+    finally:
+        sys.argv = argv
 
 
 @contextlib.contextmanager
@@ -140,8 +187,6 @@ def _imported(path: str) -> tuple[ModuleType, bool]:
         The module, and whether the file would have started a study.
     """
     file = Path(path)
-    if not file.is_file() or file.suffix != ".py":
-        raise InvalidArgumentError("OBJECTIVE", path, problem="there is no such Python file")
     name = f"checked_{file.stem}"  # never that of a module which exists
     spec = importlib.util.spec_from_file_location(name, file.resolve())
     assert spec is not None  # for a file that ends in .py there always is one
@@ -160,7 +205,9 @@ def _imported(path: str) -> tuple[ModuleType, bool]:
                 "OBJECTIVE",
                 path,
                 problem=f"importing it ends with {type(error).__name__}: {error}",
-                fix='Put the code that starts the study under if __name__ == "__main__".',
+                fix='Put the code that starts the study under if __name__ == "__main__". If the '
+                "file reads sys.argv, give what it expects after two dashes: optuna-dp check "
+                f"{path}:OBJECTIVE -- ARGUMENTS.",
             ) from error
     return module, starts_a_study
 
@@ -174,6 +221,8 @@ def _named(module: ModuleType, path: str, name: str, flag: str) -> Any:
     try:
         return getattr(module, name)
     except AttributeError:
-        raise InvalidArgumentError(
-            flag, name, problem=f"{path} does not define this name"
-        ) from None
+        raise _no_such_name(path, name, flag) from None
+
+
+def _no_such_name(path: str, name: str, flag: str) -> InvalidArgumentError:
+    return InvalidArgumentError(flag, name, problem=f"{path} does not define this name")

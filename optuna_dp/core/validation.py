@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import inspect
 import math
 import operator
 import warnings
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 from typing import ParamSpec, TypeVar, cast
 
 from optuna_dp.errors import InvalidArgumentError
@@ -140,6 +142,7 @@ def warn_of_large_delta(delta: float, records: float | None) -> None:
 
 def answers_familiar_names(
     answers: Mapping[str, tuple[str, str]],
+    refused_in: Callable[..., AbstractContextManager[None]] | None = None,
 ) -> Callable[[Callable[_P, _R]], Callable[_P, _R]]:
     """Returns a decorator that answers arguments a function has not, as other libraries name them.
 
@@ -147,6 +150,8 @@ def answers_familiar_names(
 
     Args:
         answers: By a name from another library, what is the case and what to do.
+        refused_in: From the arguments of a call that does not fit to the context in which its
+            error is raised; None is none.
     """
 
     def decorated(function: Callable[_P, _R]) -> Callable[_P, _R]:
@@ -158,9 +163,13 @@ def answers_familiar_names(
                 signature.bind(*args, **kwargs)
             except TypeError:
                 answer = _unexpected(function.__name__, signature, answers, args, kwargs)
-                if answer is None:
-                    raise
-                raise answer from None
+                context = (
+                    contextlib.nullcontext() if not refused_in else refused_in(*args, **kwargs)
+                )
+                with context:
+                    if answer is None:
+                        raise
+                    raise answer from None
             return function(*args, **kwargs)
 
         return answering

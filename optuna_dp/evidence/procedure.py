@@ -116,6 +116,10 @@ class Procedure(ABC):
         """Returns what the run of a trial may spend; None if the plan does not say it."""
         return None
 
+    def name_of(self, number: int) -> str:
+        """Returns what a run is in the words of its plan; empty if their number is secret."""
+        return ""
+
     # What its studies have to show.
 
     def slots(self, trials: Sequence[FrozenTrial], plan: StudyPlan) -> int:

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import replace
 
-import optuna
+import optuna.logging
 from optuna.storages import InMemoryStorage
 from optuna.trial import FrozenTrial, Trial, TrialState
 
@@ -18,13 +18,16 @@ from optuna_dp.evidence.run_checks import warning_of
 from optuna_dp.runs.judgement import judge_at_end
 from optuna_dp.runs.run import Run
 from optuna_dp.runs.scripts import script_of
-from optuna_dp.runs.trial_notes import note, noted, stored_trial
+from optuna_dp.runs.trial_notes import note, noted, stored_trial, used_records
 from optuna_dp.study import entries
 from optuna_dp.study.asking import BEYOND
 from optuna_dp.study.entries import ASKED
 from optuna_dp.study.plan import StudyPlan
 from optuna_dp.study.slot_strategy import Slot, SlotStrategy
-from optuna_dp.study.trials import SlotEntry, ended, own_slot, read_plan
+from optuna_dp.study.trials import SlotEntry, ended, own_slot, read_plan, trials_of
+
+# Below Optuna's own logger, so that its handler shows what is said, and its verbosity hides it.
+OPTUNA_LOG = "optuna.optuna_dp"
 
 
 def start_run(trial: Trial) -> Run:
@@ -97,8 +100,12 @@ def start_run(trial: Trial) -> Run:
             f"Give it the plan of one: {plan.design.sampler}(run=optuna_dp.RunPlan(...)). Or make "
             "a budget: BudgetSampler(plan_budget(...))."
         )
-    run = replace(planned_run, trial=trial)
+    run = replace(planned_run, trial=trial, name=procedure.name_of(trial.number))
     if noted(frozen, ASKED) is None:
+        if run.name:
+            optuna.logging.get_logger(OPTUNA_LOG).info(
+                "%s begins: trial %d.", run.name, trial.number
+            )
         # A fork has a copy of a study in memory, and what happens to one is not seen in the other.
         in_memory = isinstance(storage_of(trial.study), InMemoryStorage)
         home = {"process": os.getpid()} if in_memory else {}
@@ -116,6 +123,27 @@ def _check_began(trial: FrozenTrial, plan: StudyPlan) -> None:
             "not include it. Train nothing in it. Give the study's sampler to every "
             "optuna.load_study(..., sampler=...) and optuna.create_study(..., sampler=...)."
         )
+
+
+_NEW_STUDY = (
+    "A run failed before odp.train or odp.opacus.make_private began a training, and counts as a "
+    "failed run of this study. No run of the study is known to have begun one. So if the "
+    "objective used no records either, nothing is spent, and a new study is better: mend the "
+    "objective and start one with the same plan. It has all of its runs."
+)
+
+
+def warn_of_failure(strategy: SlotStrategy, slot: Slot, state: TrialState) -> None:
+    """Says that a new study is better, if a run fails while nothing is known to be spent.
+
+    For samplers, when a trial ends and its result is not stored yet.
+    """
+    if state != TrialState.FAIL:
+        return
+    others = [trial for trial in trials_of(slot.study) if trial.number != slot.number]
+    if any(used_records(trial) or trial.values for trial in [slot.stored_trial(), *others]):
+        return
+    strategy.warn_once(_NEW_STUDY)
 
 
 def end_run(

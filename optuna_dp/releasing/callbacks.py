@@ -20,6 +20,7 @@ from optuna_dp.errors import InvalidArgumentError, PlanError
 from optuna_dp.evidence.procedure import Procedure
 from optuna_dp.evidence.reading import OpenedStudy, open_study
 from optuna_dp.evidence.slot_entries import slot_entry
+from optuna_dp.evidence.start import OPTUNA_LOG
 from optuna_dp.evidence.stated_run import (
     ONE_COST,
     RunCost,
@@ -41,10 +42,9 @@ if TYPE_CHECKING:
 
 # For the curator: a line for each run, with their count, at level DEBUG.
 _logger = logging.getLogger("optuna_dp")
-# Below Optuna's own logger, so that its handler shows the line and its verbosity hides it.
-LOSS_LOGGER = "optuna.optuna_dp"
 # Of how many runs scores are compared after each; release compares all of them.
 _COMPARED_SCORES = 100
+_WHATEVER_NUMBER = ", however many runs there are."
 _ONE_COMPUTES = threading.Lock()  # Of threads that need the same epsilon.
 
 
@@ -170,12 +170,12 @@ class PrivacyCallback:
         epsilon, delta = self._epsilon(procedure), self._delta_for(procedure)
         text = "no finite epsilon" if math.isinf(epsilon) else f"epsilon {rounded_up(epsilon, 3)}"
         _logger.debug("%d of %d runs have ended: %s.", ended_count, plan.slots, text)
-        logger = optuna.logging.get_logger(LOSS_LOGGER)
+        logger = optuna.logging.get_logger(OPTUNA_LOG)
         if not logger.isEnabledFor(logging.INFO):
             return
-        ending = "." if procedure.releases_all_runs else ", however many runs there are."
         words = (
-            f"%s run has ended. The release is guaranteed %s at delta %g (%s){ending}"
+            "%s run has ended. The release is guaranteed %s at delta %g (%s)"
+            + (", for all runs together." if procedure.releases_all_runs else _WHATEVER_NUMBER)
             if procedure.runs_are_private
             else "%s candidate has been evaluated. The choice is guaranteed %s at delta %g (%s). "
             "The evaluations themselves are not private."

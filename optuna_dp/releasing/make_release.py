@@ -27,6 +27,7 @@ from optuna_dp.study.plan import Design
 from optuna_dp.study.snapshot import OtherStudy, StudySnapshot, other_studies
 from optuna_dp.study.storage_errors import clear_storage_errors, storage_failure
 from optuna_dp.study.trials import checked_study, own_slot
+from optuna_dp.study.waiting import wait_for_others
 
 if TYPE_CHECKING:
     from optuna.study import Study
@@ -55,6 +56,7 @@ def release(
     failures: Literal["chance", "lost"] | None = None,
     vouched: str | None = None,
     give_up_last_run: bool = False,
+    wait: bool = False,
 ) -> Release:
     """Releases the best run of a finished study, with the guarantee of the whole search.
 
@@ -85,6 +87,8 @@ def release(
             pays for.
         give_up_last_run: For a study with a budget: the last run's score and model are not
             released, only its hyperparameters, which were chosen before it began.
+        wait: Whether to wait for trials that other workers are at, in place of an error: for a
+            script that several workers run.
 
     Returns:
         The release.
@@ -115,6 +119,8 @@ def release(
     """
     request = ReleaseRequest(failures, vouched, give_up_last_run)
     with clear_storage_errors(study):
+        if wait:
+            wait_for_others(checked_study(study))
         return _released(study, request, delta=delta, artifact_store=artifact_store)
 
 

@@ -76,6 +76,8 @@ class Run:
             private selection. In a budget all runs are paid for, and may.
         trial: The trial that was given this, by :func:`optuna_dp.start_run`; None of a plan's
             numbers, which cannot train or score.
+        name: What the trial's run is in the words of its plan, such as "Pilot 2 of 4"; empty where
+            the number of runs is secret.
     """
 
     noise_multiplier: float
@@ -92,6 +94,7 @@ class Run:
     neighboring_relation: str = "add_or_remove_one"
     is_independent: bool = False
     trial: Trial | None = field(default=None, repr=False, compare=False)
+    name: str = field(default="", repr=False, compare=False)
 
     @property
     def sgd(self) -> SgdRun | None:

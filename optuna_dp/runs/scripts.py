@@ -35,8 +35,10 @@ def script_of(frame: FrameType | None) -> dict[str, str]:
     for module in list(sys.modules.values()):
         name = getattr(module, "__file__", None)
         if isinstance(name, str) and name.endswith(".py"):
-            path = Path(name).resolve()  # Some libraries name a file that does not exist.
-            if folder in path.parents and "site-packages" not in path.parts and path.is_file():
+            path = Path(name).resolve()
+            # Some modules have a name in place of a file: torch.classes says "_classes.py".
+            is_beside = folder in path.parents and path.is_file()
+            if is_beside and "site-packages" not in path.parts:
                 files.add(path)
     if len(files) > _MOST_FILES:
         files = {script}

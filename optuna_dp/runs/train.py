@@ -8,19 +8,23 @@ stochastic gradient descent is by Abadi et al. (arXiv:1607.00133v2, Algorithm 1)
 
 from __future__ import annotations
 
+import contextlib
 import logging
-import sys
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal, NoReturn, TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 from optuna.study import StudyDirection
 
 from optuna_dp.core import validation
+from optuna_dp.core.value_types import JsonObject
 from optuna_dp.errors import InvalidArgumentError, PlanError, Text
 from optuna_dp.runs.independence import refuse_trained, remember
+from optuna_dp.runs.predictions import predictions
 from optuna_dp.runs.rehearsal import (
     Inputs,
     Rehearsal,
@@ -33,6 +37,7 @@ from optuna_dp.runs.run import Run, SgdRun
 from optuna_dp.runs.scored_records import ScoredRecords, scored_records
 from optuna_dp.runs.trial_notes import BY_ENGINE, claim, noted, refuse_second
 from optuna_dp.study.entries import RANGES, SCORES, TRAININGS
+from optuna_dp.study.given_back import set_up_of
 from optuna_dp.study.trials import read_plan, trials_of
 from optuna_dp.training.exact_step import NOISE_GENERATOR, ExactStep
 from optuna_dp.training.learner import Learner, checked_clipping_norm, take_steps
@@ -59,6 +64,7 @@ if TYPE_CHECKING:
     import torch
     from optuna.study import Study
     from optuna.trial import Trial
+    from tqdm import tqdm
 
 # A torch.nn.Module or a SoftmaxRegression; made_learner refuses anything else.
 Model: TypeAlias = Any
@@ -67,7 +73,6 @@ _logger = logging.getLogger("optuna_dp")
 # The standard deviation that the noise alone gives a score in [0, 1]: beyond it few differences
 # between settings can be seen.
 _BLIND = 0.1
-_PROGRESS_LINES = 20
 # The frame of who called odp.train, from a function that it calls, and through the decorator.
 _CALLER = 4
 
@@ -86,6 +91,7 @@ class Trained:
         learning_rate: The rate of the first step.
         optimizer: Its name; "function" if a function of the script made it.
         rehearsal: How the rate was found; None if it was given.
+        preparation: How the records were prepared, as the statement says it.
     """
 
     model: Model
@@ -93,6 +99,44 @@ class Trained:
     learning_rate: float
     optimizer: str
     rehearsal: Rehearsal | None = None
+    preparation: JsonObject = field(default_factory=dict, repr=False)
+
+    def predict(self, records: object) -> npt.NDArray[Any]:
+        """Returns what the model predicts for new records, an array of numpy.
+
+        The model is in evaluation mode, and no gradient is computed. What is returned:
+
+        * **After a training on records by a schema with a target**: the names of the predicted
+          classes, or numbers in the units of the target, shape (n,).
+        * **Of a** :class:`optuna_dp.SoftmaxRegression` **without a schema**: the numbers of the
+          predicted classes, shape (n,).
+        * **Otherwise** what the model returns, shape (n, ...), in double precision. For a
+          classifier these are logits: ``trained.predict(x).argmax(axis=1)`` are the classes.
+
+        Private is the model, not the new records: a prediction tells of the record that it is for.
+
+        Args:
+            records: Where a schema prepared the training's records: rows as they come, as for
+                :meth:`optuna_dp.Schema.encode`; a column of the target may be missing. Otherwise
+                what the model is called with, a batch of it: an array or a tensor, a tuple for
+                several arguments, or a mapping for arguments by name. What ``encode`` returned is
+                taken as it is, as is needed after ``encode(..., prepare=...)``.
+
+        Raises:
+            InvalidArgumentError: If it is nothing of the kind, or the model returns no tensor.
+
+        Example:
+            >>> import optuna, optuna_dp as odp
+            >>> schema = odp.Schema(age=(20, 80), died=["no", "yes"], target="died")
+            >>> rows = {"age": [30, 75] * 200, "died": ["no", "yes"] * 200}
+            >>> plan = odp.plan_budget(epsilon=8, records=400, batch_size=100, epochs=10, pilots=0)
+            >>> study = optuna.create_study(direction="maximize", sampler=odp.BudgetSampler(plan))
+            >>> run = odp.start_run(study.ask())
+            >>> model = odp.SoftmaxRegression(schema.width, schema.outputs)
+            >>> odp.train(run, model, schema.encode(rows)).predict({"age": [22, 78]}).tolist()
+            ['no', 'yes']
+        """
+        return predictions(self.model, records, self.preparation)
 
 
 _OF_THE_PLAN = (
@@ -141,7 +185,15 @@ _FAMILIAR_NAMES = {
 }  # fmt: skip
 
 
-@validation.answers_familiar_names(_FAMILIAR_NAMES)
+def _set_up_of_call(
+    run: object = None, *args: object, **kwargs: object
+) -> AbstractContextManager[None]:
+    """Returns what marks the error of a call that does not fit ``odp.train``."""
+    trial = run.trial if isinstance(run, Run) else None
+    return contextlib.nullcontext() if trial is None else set_up_of(trial)
+
+
+@validation.answers_familiar_names(_FAMILIAR_NAMES, refused_in=_set_up_of_call)
 def train(
     run: Run,
     model: Model | Callable[[], Model],
@@ -160,7 +212,7 @@ def train(
     clipping_norm: float = 1.0,
     physical_batch_size: int | None = None,
     device: str | torch.device | None = None,
-    show_progress: bool = False,
+    show_progress: bool | None = None,
 ) -> Trained:
     """Trains a model privately, with exactly what a run may spend, and scores it.
 
@@ -259,7 +311,8 @@ def train(
             to a multiple of 8; bounds memory and changes nothing else. By default 64 to 512, as
             long as their gradients fit 256 MB.
         device: Where to train. By default on a GPU if there is one, and else where the model is.
-        show_progress: Whether the number of the step is shown on the standard error.
+        show_progress: Whether a bar of the steps, with the time left, is shown on the standard
+            error. By default only in a terminal. It shows no loss: that would be exact.
 
     Returns:
         The trained model, its score and its rate.
@@ -267,8 +320,10 @@ def train(
     Raises:
         InvalidArgumentError: If an argument is not allowed, the study minimizes an accuracy, or
             the loss or the score cannot be computed for one record alone. Nothing was trained
-            then, and the trial may call this again. If the error leaves the objective, the run
-            has failed: as any failed run it uses up its place in the plan, and is charged for.
+            then, and the trial may call this again. If the error leaves the objective of a
+            study's first run, and no record was read before, the run waits again and costs
+            nothing: mend the objective and call ``study.optimize`` again. Any other run has
+            failed then: it uses up its place in the plan, and is charged for.
         PlanError: If no trial was given this run, or the trial has trained already.
         MissingExtraError: If the model needs PyTorch and it is not installed.
 
@@ -293,30 +348,32 @@ def train(
     # What was asked for.
     numbers = _checked_run(run)
     trial = run.own_trial()
-    refuse_second(trial, TRAININGS)
-    norm = checked_clipping_norm(clipping_norm)
-    if physical_batch_size is not None:
-        validation.whole("physical_batch_size", physical_batch_size, 1)
-    if not isinstance(schedule, Schedule):
-        raise InvalidArgumentError(
-            "schedule",
-            schedule,
-            allowed="it must be an optuna_dp.Schedule",
-            fix="For example schedule=optuna_dp.Schedule('cosine').",
-        )
     prepared = records if isinstance(records, PreparedRecords) else None
     task = None if prepared is None else prepared.task
-    if score == "auto":
-        is_scored = run.scored_on in ("training", None) or score_records is not None
-        score = _usual_score(task) if is_scored and record_score is None else None
-    functions = LossAndScore(loss, record_loss, score, record_score, task)
-    _check_direction(trial.study, functions.score)
+    with set_up_of(trial):
+        refuse_second(trial, TRAININGS)
+        norm = checked_clipping_norm(clipping_norm)
+        if physical_batch_size is not None:
+            validation.whole("physical_batch_size", physical_batch_size, 1)
+        if not isinstance(schedule, Schedule):
+            raise InvalidArgumentError(
+                "schedule",
+                schedule,
+                allowed="it must be an optuna_dp.Schedule",
+                fix="For example schedule=optuna_dp.Schedule('cosine').",
+            )
+        if score == "auto":
+            is_scored = run.scored_on in ("training", None) or score_records is not None
+            score = _usual_score(task) if is_scored and record_score is None else None
+        functions = LossAndScore(loss, record_loss, score, record_score, task)
+        _check_direction(trial.study, functions.score)
+        if prepared is not None:
+            _refuse_missing_targets(prepared, record_loss)
+        all_records = read_records(records)
 
-    # The records, and those that are scored.
+    # How many there are, and which are scored. An error here may tell of them and costs the run.
     if prepared is not None:
         _refuse_foreign_ranges(trial, prepared)
-        _refuse_missing_targets(prepared, record_loss)
-    all_records = read_records(records)
     check_number(all_records, numbers.records)
     scored = scored_records(
         run, numbers, all_records, functions.has_score, score_records, score_size
@@ -324,38 +381,37 @@ def train(
     to_score = None if scored is None else scored.records
     held_out = to_score if scored is not None and scored.is_disjoint else None
     preparation = _preparation(records, None if held_out is None else score_records)
-    refuse_as_inputs(inputs, all_records, held_out)
-
-    # A copy of the model, tried on made-up records.
     user_model = _made(model)
-    learner = made_learner(
-        user_model,
-        functions,
-        chunk_size=physical_batch_size,
-        device=device,
-        batch_size=numbers.batch_size,
-        holders=[*all_records.holders(), *(() if to_score is None else to_score.holders())],
-    )
-    if run.is_independent:
-        refuse_trained(trial.study, learner.user_parts)
-    _warn_of_names(user_model, functions, optimizer, all_records)
-    learner.try_out(all_records, to_score)
-    _warn_of_slowness(learner, numbers)
-    _warn_of_blindness(scored)
 
-    # The optimizer and its rate, rehearsed on noise.
-    if inputs is None and prepared is not None:
-        inputs = prepared.made_up_inputs
-    kind, rate, rehearsal = _optimizer_and_rate(
-        run, learner, all_records, inputs, optimizer, learning_rate, schedule, norm
-    )
-    remarks = () if rehearsal is None else rehearsal.remarks
-    for remark in (*learner.hints(inputs), *remarks):
-        warnings.warn(remark, UserWarning, stacklevel=_CALLER - 1)
-    learner.begin(kind, rate)
+    # A copy of the model, tried on made-up records; the optimizer and its rate, on noise.
+    with set_up_of(trial):
+        refuse_as_inputs(inputs, all_records, held_out)
+        learner = made_learner(
+            user_model,
+            functions,
+            chunk_size=physical_batch_size,
+            device=device,
+            batch_size=numbers.batch_size,
+            holders=[*all_records.holders(), *(() if to_score is None else to_score.holders())],
+        )
+        if run.is_independent:
+            refuse_trained(trial.study, learner.user_parts)
+        _warn_of_names(user_model, functions, optimizer, all_records)
+        learner.try_out(all_records, to_score)
+        _warn_of_slowness(learner, numbers)
+        _warn_of_blindness(scored)
+        if inputs is None and prepared is not None:
+            inputs = prepared.made_up_inputs
+        kind, rate, rehearsal = _optimizer_and_rate(
+            run, learner, all_records, inputs, optimizer, learning_rate, schedule, norm
+        )
+        remarks = () if rehearsal is None else rehearsal.remarks
+        for remark in (*learner.hints(inputs), *remarks):
+            warnings.warn(remark, UserWarning, stacklevel=_CALLER - 1)
+        learner.begin(kind, rate)
+        exact_step = _exact_step(learner, norm, numbers)
 
     # The claim, before the first step; the steps; the score.
-    exact_step = _exact_step(learner, norm, numbers)
     training_claim = claim(
         trial,
         TRAININGS,
@@ -374,22 +430,21 @@ def train(
     )
 
     def noisy_gradient(step: int) -> list[Weight]:
-        if show_progress and step:
-            _show(step, numbers.steps)
+        bar.update(bool(step))
         batch = poisson_sample(len(all_records), numbers.sample_rate)
         totals = learner.clipped_sum(all_records, batch, exact_step)
         return [noisy / numbers.batch_size for noisy in exact_step.with_noise(totals)]
 
-    take_steps(learner, noisy_gradient, numbers.steps, schedule)
-    if show_progress:
-        _show(numbers.steps, numbers.steps)
+    with _bar_of_steps(run, numbers.steps, show_progress) as bar:
+        take_steps(learner, noisy_gradient, numbers.steps, schedule)
+        bar.update()
     training_claim.finish()
     value = _score(trial, learner, scored) if functions.has_score else None
 
     # What leaves the copy: noisy weights.
     remember(trial.study, learner.user_parts)
     learner.hand_over()
-    return Trained(user_model, value, rate, optimizer_name(kind), rehearsal)
+    return Trained(user_model, value, rate, optimizer_name(kind), rehearsal, preparation)
 
 
 def _checked_run(run: object) -> SgdRun:
@@ -596,11 +651,14 @@ def _exact_step(learner: Learner, clipping_norm: float, numbers: SgdRun) -> Exac
     return exact_step
 
 
-def _show(step: int, steps: int) -> None:
-    """Shows the number of a step, and nothing else."""
-    if step == steps or step % max(1, steps // _PROGRESS_LINES) == 0:
-        end = "\n" if step == steps else ""
-        print(f"\rprivate training: step {step} of {steps}", end=end, file=sys.stderr, flush=True)
+def _bar_of_steps(run: Run, steps: int, is_shown: bool | None) -> tqdm[NoReturn]:
+    """Returns a bar that counts steps, and shows nothing else."""
+    from tqdm import tqdm  # start-up time
+
+    # tqdm's None: in a terminal only.
+    is_hidden = None if is_shown is None else not is_shown
+    name = run.name or "Private training"
+    return tqdm(total=steps, desc=name, unit="step", disable=is_hidden)
 
 
 def _score(trial: Trial, learner: Learner, scored: ScoredRecords | None) -> float:

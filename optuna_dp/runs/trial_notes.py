@@ -23,7 +23,7 @@ from optuna.trial import FrozenTrial
 from optuna_dp.core.value_types import JsonObject
 from optuna_dp.errors import PlanError
 from optuna_dp.study import entries
-from optuna_dp.study.entries import SCORES, TRAININGS, TrialEntries, TrialEntry
+from optuna_dp.study.entries import RANGES, SCORES, SPENT, TRAININGS, TrialEntries, TrialEntry
 
 # Who did what a claim is about.
 BY_ENGINE = "odp.train"
@@ -138,6 +138,12 @@ def claims(trial: FrozenTrial, kind: TrialEntries) -> dict[str, JsonObject]:
         for token, entry in entries.items()
         if entry is not None and not entry.get("withdrawn")
     }
+
+
+def used_records(trial: FrozenTrial) -> bool:
+    """Returns whether a run is known to have begun a training or a score, or to have spent."""
+    has_claim = claims(trial, TRAININGS) or claims(trial, SCORES)
+    return bool(has_claim) or any(noted(trial, entry) is not None for entry in (SPENT, RANGES))
 
 
 _SECOND = {

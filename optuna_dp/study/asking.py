@@ -13,7 +13,8 @@ place when the first sampler is made, not when the package is imported (:func:`i
   run.
 * ``optimize`` calls the objective only for a trial that is a run. It calls it right after ``ask``,
   in the same thread. If the sampler has said meanwhile that the trial is beyond the last run
-  (:func:`note_beyond`), it ends as pruned instead.
+  (:func:`note_beyond`), it ends as pruned instead. A first run that failed in its own set-up is
+  given back, and the error ends ``optimize`` (:mod:`optuna_dp.study.given_back`).
 * ``add_trial`` leaves out the copy of a failed run that Optuna's retries add. The copy would
   take the place of another run, with parameters that were not drawn for it, and the study would be
   lost at the first dead worker. Optuna looks for dead workers before it asks a sampler for
@@ -26,10 +27,13 @@ storage shows (``docs/limitations.md``).
 
 from __future__ import annotations
 
+import contextlib
 import functools
+import inspect
 import logging
 import threading
-from collections.abc import Callable
+import traceback
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from optuna.exceptions import TrialPruned
@@ -37,7 +41,7 @@ from optuna.study import Study
 from optuna.trial import FrozenTrial, Trial
 
 from optuna_dp.core.optuna_internals import storage_of, trial_id_of
-from optuna_dp.errors import PlanError
+from optuna_dp.errors import InvalidArgumentError, PlanError, Text
 from optuna_dp.study.storage_errors import clear_storage_errors
 
 _logger = logging.getLogger("optuna_dp")
@@ -65,6 +69,13 @@ class OfThisPackage:
     def note_failure(self, study: Study, error: Exception) -> None:
         """Notes that an objective raised an error, which is about to fail its trial."""
 
+    def gives_back(self, study: Study, trial: Trial, error: Exception) -> bool:
+        """Lets a run wait again if the error was raised before it began, and returns whether.
+
+        See :mod:`optuna_dp.study.given_back`.
+        """
+        return False
+
     def value_without_score(self, study: Study, trial: Trial) -> float | None:
         """Returns what stands in for the score of a run whose objective returned None.
 
@@ -84,6 +95,10 @@ def is_asked_for() -> bool:
 def note_beyond() -> None:
     """Notes that the trial that begins in this thread is none of the study's runs."""
     _thread.beyond = True
+
+
+class _GivenBack(BaseException):
+    """Ends a trial that waits again. Optuna would mark it as failed after an ``Exception``."""
 
 
 Method = Callable[..., Any]
@@ -150,6 +165,10 @@ def _of_runs_only(optimize: Method) -> Method:
     @functools.wraps(optimize)
     def optimize_runs(study: Study, func: Method, *args: object, **kwargs: object) -> None:
         sampler: Any = study.sampler
+        call = inspect.signature(optimize).bind(study, func, *args, **kwargs)
+        catch = call.arguments.get("catch", ())
+        caught = tuple(catch) if isinstance(catch, Iterable) else (catch,)
+        not_begun: list[Exception] = []
 
         @functools.wraps(func)
         def objective(trial: Trial) -> object:
@@ -163,14 +182,35 @@ def _of_runs_only(optimize: Method) -> Method:
             except TrialPruned:
                 raise
             except Exception as error:
+                if not isinstance(error, caught) and sampler.gives_back(study, trial, error):
+                    not_begun.append(error)
+                    raise _GivenBack from None
                 sampler.note_failure(study, error)
+                if _is_of_other_choices(error):
+                    raise InvalidArgumentError(
+                        "hyperparameter",
+                        Text("one that earlier runs have otherwise"),
+                        problem="runs of this study have its name with other choices or of "
+                        "another kind, and a study keeps those of the first",
+                        fix="Give it another name, or start a new study under another name. This "
+                        "run counts as failed.",
+                    ) from error
                 raise
             return sampler.value_without_score(study, trial) if value is None else value
 
         with clear_storage_errors(study):
-            optimize(study, objective, *args, **kwargs)
+            with contextlib.suppress(_GivenBack):
+                optimize(study, objective, *args, **kwargs)
+            if not_begun:  # Optuna's threads may have kept it for themselves.
+                raise not_begun[0]
 
     return optimize_runs
+
+
+def _is_of_other_choices(error: Exception) -> bool:
+    """Returns whether Optuna refused a hyperparameter that differs from that of earlier runs."""
+    frames = [frame.f_code.co_name for frame, _ in traceback.walk_tb(error.__traceback__)]
+    return isinstance(error, ValueError) and frames[-1] == "check_distribution_compatibility"
 
 
 def _without_retries(add_trial: Method) -> Method:

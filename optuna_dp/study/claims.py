@@ -17,7 +17,8 @@ and a random token:
 ``here``    written first; the worker then reads all claims on the trial
 ``out``     another worker stood already when it read: this worker leaves
 ``stands``  none did. It reads until no claim is ``here``; then the lowest standing token wins
-``won``     written by the winner before it begins; ``release`` refuses a trial with two of them
+``won``     written by the winner before it begins; ``release`` refuses a trial with two of them.
+            A winner that gives its run back (:mod:`optuna_dp.study.given_back`) writes ``out``
 ==========  ====================================================================================
 
 *Never two winners.* Let t be the moment of the first ``stands``. A worker that begins to read
@@ -51,7 +52,7 @@ from optuna.trial import FrozenTrial
 
 from optuna_dp.core.optuna_internals import storage_of
 from optuna_dp.core.polling import poll
-from optuna_dp.study.entries import CLAIMS, TrialEntry, stored_trial
+from optuna_dp.study.entries import CLAIMS, GIVEN_BACK, TrialEntry, stored_trial
 from optuna_dp.study.trials import fail_unstarted, give_back_end, own_slot
 from optuna_dp.study.waiting import Waiting
 
@@ -96,7 +97,8 @@ def claim(study: Study, trial: FrozenTrial) -> bool:
 
     def look() -> str | None:
         frozen = stored_trial(study, trial)
-        if give_back_end(storage_of(study), frozen) or own_slot(frozen) is not None:
+        is_begun = own_slot(frozen) is not None and not GIVEN_BACK.of(frozen)
+        if give_back_end(storage_of(study), frozen) or is_begun:
             return OUT
         rivals = {rival: of for rival, of in claims_on(frozen).items() if rival != token}
         new_state = next_state(token, state, rivals)

@@ -33,6 +33,7 @@ beside a trial       what it holds                               who writes it
 ``PRUNED_BY``        the pruner that looked at this trial alone  the pruner
 ``WAS_PRUNED``       mark: pruned, and has a value               the run
 ``WORKER``           which worker of an engine made the trial    that worker
+``GIVEN_BACK``       whether its run waits, given back           who gave it back, or begins it
 ===================  ==========================================  ==================================
 
 ===================  ==========================================  ==================================
@@ -194,6 +195,7 @@ UNSTARTED = TrialEntry("failed_before_it_started")
 PRUNED_BY = TrialEntry("pruned_by")
 WAS_PRUNED = TrialEntry("was_pruned")
 WORKER = TrialEntry("worker")
+GIVEN_BACK = TrialEntry("given_back")
 
 RUN_COSTS = StudyEntries("run")
 CONFIRMED = StudyEntries("failed_before_it_started")

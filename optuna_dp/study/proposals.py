@@ -16,7 +16,8 @@ import functools
 import logging
 import operator
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import TypeVar
 
 from optuna.distributions import BaseDistribution
@@ -320,5 +321,21 @@ def _with_own_containers(original: T) -> T:
 @functools.lru_cache(maxsize=2)
 def _empty_storage(directions: tuple[StudyDirection, ...]) -> InMemoryStorage:
     storage = InMemoryStorage()
-    storage.create_new_study(directions, study_name=_NAME)
+    with _unsaid():
+        storage.create_new_study(directions, study_name=_NAME)
     return storage
+
+
+@contextmanager
+def _unsaid() -> Iterator[None]:
+    """Keeps Optuna's line about a new study out of the log: nobody asked for this one."""
+    logger, thread = logging.getLogger(InMemoryStorage.__module__), threading.get_ident()
+
+    def is_of_another(record: logging.LogRecord) -> bool:
+        return record.thread != thread
+
+    logger.addFilter(is_of_another)
+    try:
+        yield
+    finally:
+        logger.removeFilter(is_of_another)

@@ -53,6 +53,7 @@ from optuna_dp.study.draws import (
     is_by_index,
     value_of_run,
 )
+from optuna_dp.study.given_back import NOT_BEGUN, give_back
 from optuna_dp.study.plan import Design, StudyPlan
 from optuna_dp.study.shared_plan import check_same_design, plan_for
 from optuna_dp.study.slot_strategy import Slot, SlotStrategy
@@ -177,13 +178,15 @@ class SlotSampler(OfThisPackage, BaseSampler):
         me = threading.get_ident()
         stored_slot = own_slot(trial)
         if stored_slot is not None:
-            # Optuna makes a Trial anew from a running one: its slot stays as it is.
+            # Optuna makes a Trial anew from a running one, or it was given back: its slot stays.
             stored_entry = SlotEntry.from_json(stored_slot)
             if stored_entry.nonce != plan.nonce:
                 raise PlanError(NOT_DRAWN)
             trial_under_way = trial_under_way or TrialUnderWay(me, plan, stored_entry)
             trial_under_way.thread = me
             self.under_way.put(study, trial, trial_under_way)
+            if entries.GIVEN_BACK.of(trial):
+                entries.GIVEN_BACK.write(study, trial, False)
             return
         entry = SlotEntry(
             number=trial.number,
@@ -294,6 +297,13 @@ class SlotSampler(OfThisPackage, BaseSampler):
     def note_failure(self, study: Study, error: Exception) -> None:
         """See :class:`OfThisPackage`."""
         self.strategy.note_failure(study, error)
+
+    def gives_back(self, study: Study, trial: Trial, error: Exception) -> bool:
+        """See :class:`OfThisPackage`."""
+        if not give_back(study, entries.stored_trial(study, trial), error):
+            return False
+        _logger.warning("%s", NOT_BEGUN)
+        return True
 
     def value_without_score(self, study: Study, trial: Trial) -> float | None:
         """See :class:`OfThisPackage`."""

@@ -9,6 +9,7 @@ from optuna.trial import FrozenTrial
 
 from optuna_dp.core.polling import poll
 from optuna_dp.errors import WaitError
+from optuna_dp.study.entries import GIVEN_BACK
 from optuna_dp.study.trials import below_number, ended, trials_of
 from optuna_dp.study.waiting import Waiting
 
@@ -51,6 +52,12 @@ def completed_batches(
                 "them. Tell its result first (study.tell), then ask this run for its parameters "
                 "again. If you have lost that trial, mark it as failed (optuna-dp recover)"
                 f"{enlarge}{otherwise}."
+            )
+        if any(GIVEN_BACK.of(trial) for trial in open_runs):
+            raise WaitError(
+                "This run waits for the study's first run, and that was given back: an error "
+                "ended it before it began. Mend the objective, mark this run as failed (optuna-dp "
+                "recover), and call study.optimize again."
             )
         if open_runs or len(earlier_trials) < first_of_batch:
             return None

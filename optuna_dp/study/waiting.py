@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from optuna.exceptions import ExperimentalWarning
 from optuna.storages import BaseStorage, InMemoryStorage, fail_stale_trials
 from optuna.study import Study
+from optuna.trial import TrialState
 
 from optuna_dp.core.optuna_internals import (
     has_heartbeat,
@@ -19,6 +20,7 @@ from optuna_dp.core.optuna_internals import (
     study_id_of,
     whole_study,
 )
+from optuna_dp.core.polling import poll
 from optuna_dp.study.recovery_words import failing_call, listing_call
 from optuna_dp.study.trials import ended, trials_of
 
@@ -109,3 +111,13 @@ class Waiting:
             listing_call(place, name),
             f" {self.advice}" if self.advice else "",
         )
+
+
+def wait_for_others(study: Study) -> None:
+    """Waits until no trial of a study is running."""
+
+    def is_quiet() -> bool | None:
+        is_open = any(trial.state == TrialState.RUNNING for trial in trials_of(study))
+        return None if is_open else True
+
+    poll(is_quiet, Waiting(study, "for trials of other workers").pause)

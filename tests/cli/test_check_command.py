@@ -67,6 +67,32 @@ def test_a_faulty_objective_ends_with_1(script: Path) -> None:
     assert run(f"{script}:exact", "--public-score").exit_code == 0
 
 
+def test_a_script_finds_its_own_arguments(script: Path) -> None:
+    reading = "\nsize = {'8': 8.0}[sys.argv[1]] if sys.argv[0] == __file__ else None\n"
+    script.write_text(SCRIPT + reading)
+    argv = sys.argv
+    done = run(f"{script}:honest", "--event", "event", "--", "8")
+    assert done.exit_code == 0, done.output
+    assert run(f"{script}:honest", "--event", "event", "--", "9").exit_code == 2
+    assert sys.argv is argv
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        ("honest", "--event", "no_such_event"),
+        ("no_such_objective", "--event", "event"),
+        ("honest", "--event", "event", "--plan", "event"),
+        ("honest", "--no-such-option"),
+    ],
+)
+def test_its_own_arguments_are_read_before_the_script(script: Path, wrong: tuple[str]) -> None:
+    script.write_text("raise SystemExit('imported')\n" + SCRIPT)
+    done = run(f"{script}:{wrong[0]}", *wrong[1:])
+    assert done.exit_code == 2
+    assert "imported" not in done.output
+
+
 def test_it_says_which_run_begins(script: Path) -> None:
     done = run(f"{script}:honest", "--event", "event")
     lines = [line for line in done.stderr.splitlines() if " s: run " in line]

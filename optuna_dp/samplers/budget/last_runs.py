@@ -28,9 +28,8 @@ from optuna.trial import FrozenTrial, TrialState
 
 from optuna_dp.core.polling import poll
 from optuna_dp.errors import WaitError
-from optuna_dp.runs.trial_notes import claims, noted
+from optuna_dp.runs.trial_notes import used_records
 from optuna_dp.samplers.budget.settings import BudgetSettings
-from optuna_dp.study.entries import SCORES, SPENT, TRAININGS
 from optuna_dp.study.trials import began, ended, fail_unstarted, from_number, output, trials_of
 from optuna_dp.study.waiting import Waiting
 
@@ -135,7 +134,7 @@ def words_on_failure(trial: FrozenTrial, settings: BudgetSettings) -> str:
         trial: The last run, as its storage has it.
         settings: What the study's plan records.
     """
-    if _used_records(trial):
+    if used_records(trial):
         return FAILED_LAST
     return _NOT_BEGUN + (_TRAIN_AGAIN if settings.pilots or settings.paid > 1 else _NEW_STUDY)
 
@@ -154,7 +153,7 @@ def words_without_scores(pilots: Sequence[FrozenTrial], failure: str | None) -> 
         )
     spent = (
         "What the pilots spent counts beside it."
-        if any(map(_used_records, pilots))
+        if any(map(used_records, pilots))
         else "No pilot began a training by odp.train or odp.opacus.make_private, so if the "
         "objective used no records either, they have spent nothing."
     )
@@ -165,12 +164,6 @@ def words_without_scores(pilots: Sequence[FrozenTrial], failure: str | None) -> 
         f"same plan. {spent} Or give the last run's hyperparameters by hand, "
         "study.enqueue_trial({...}), and continue with study.optimize."
     )
-
-
-def _used_records(trial: FrozenTrial) -> bool:
-    """Returns whether a run is known to have begun a training or a score."""
-    has_claim = claims(trial, TRAININGS) or claims(trial, SCORES)
-    return bool(has_claim) or noted(trial, SPENT) is not None
 
 
 def failed_last_run(trials: Sequence[FrozenTrial], settings: BudgetSettings) -> FrozenTrial | None:

@@ -141,6 +141,14 @@ class Budget(Procedure):
         """See :class:`Procedure`."""
         return self.settings.run_of(number)
 
+    def name_of(self, number: int) -> str:
+        """See :class:`Procedure`; nothing of a budget is secret."""
+        pilots, rungs = self.settings.pilots, len(self.settings.plan.rung_sizes)
+        if number >= pilots:
+            return "The last run"
+        of_rung = f" (rung {self.run_of(number).rung + 1} of {rungs})" if rungs > 1 else ""
+        return f"Pilot {number + 1} of {pilots}{of_rung}"
+
     def _spending(self, runs: Sequence[EndedRun], vouched: str | None) -> dict[str, object]:
         """Returns what is known of what runs did, as JSON; refuses what nobody vouches for."""
         checked_vouched(vouched)

@@ -29,7 +29,7 @@ from optuna.trial import FrozenTrial, Trial, TrialState
 from optuna_dp.core.validation import whole
 from optuna_dp.core.value_types import Params
 from optuna_dp.errors import InvalidArgumentError, PlanError
-from optuna_dp.evidence.start import end_run
+from optuna_dp.evidence.start import end_run, warn_of_failure
 from optuna_dp.evidence.stated_run import attribute_names
 from optuna_dp.priors.listed import Listed
 from optuna_dp.priors.space import check_space
@@ -393,6 +393,7 @@ class BudgetStrategy(SlotStrategy):
         end_run(self, slot, state, values)
         if trial.number < self._pilots:
             drop_enqueued_too_early(study, self._pilots)
+            warn_of_failure(self, slot, state)
         elif state == TrialState.COMPLETE:
             slot.stop_loop()
         elif is_last_paid(study, trial.number, self._budget):

@@ -12,7 +12,7 @@ from optuna.trial import TrialState
 
 from optuna_dp.errors import InvalidArgumentError
 from optuna_dp.evidence.run_checks import STATED_ONLY
-from optuna_dp.evidence.start import end_run
+from optuna_dp.evidence.start import end_run, warn_of_failure
 from optuna_dp.evidence.stated_run import StatedRun, attribute_names
 from optuna_dp.priors.prior import Prior, UniformPrior
 from optuna_dp.priors.space import check_space
@@ -221,6 +221,8 @@ class SelectionStrategy(SlotStrategy):
         if not began(slot.trial):
             return
         end_run(self, slot, state, values)
+        if self._run is not None:
+            warn_of_failure(self, slot, state)
         if not isinstance(self._run, RunPlan):
             self.warn_once(STATED_ONLY)
 
