@@ -27,6 +27,7 @@ from optuna_dp.core import validation
 from optuna_dp.errors import InvalidArgumentError, MissingExtraError, type_of
 from optuna_dp.runs.run import Run
 from optuna_dp.training.learner import Learner, Rehearsable, take_steps
+from optuna_dp.training.noise_walk import NoiseWalk, noise_walk
 from optuna_dp.training.optimizers import OptimizerFactory
 from optuna_dp.training.schedules import DEFAULT_SCHEDULE, Schedule
 
@@ -56,6 +57,8 @@ _TOLERANCE = 0.05
 _FEWEST_DRAWS, _MOST_DRAWS, _DEVIATIONS = 2, 8, 40
 # How often a search is begun again, where weight decay bends a walk; and how far it goes.
 _REPEATS, _FACTOR, _FACTORS = 8, 4.0, 30
+# Of a weight, where the search begins.
+_FIRST_NOISE = 0.1
 
 
 @dataclass(frozen=True)
@@ -264,6 +267,37 @@ def rehearsed(
         return _together(sizes)
 
     draws = min(max(-(-_DEVIATIONS // max(outputs - 1, 1)), _FEWEST_DRAWS), _MOST_DRAWS)
+    if isinstance(optimizer, str):
+
+        def walk_of(rate: float) -> NoiseWalk:
+            return noise_walk(optimizer, rate, deviation, run.steps, schedule)
+
+        def size_at(rate: float) -> float:
+            ended, sizes = walk_of(rate), []
+            for draw in range(draws):
+                changes = weights.noise(draw)(ended.deviation)
+                weights.set_weights(
+                    [
+                        ended.pull * weight + change.reshape(weight.shape)
+                        for weight, change in zip(start, changes, strict=True)
+                    ]
+                )
+                sizes.append(size_of_change(weights.outputs(inputs) - start_outputs))
+            return _together(sizes)
+
+        weights.begin(optimizer, 1.0)
+        at_rate_one = walk_of(1.0).deviation
+        if not 0.0 < at_rate_one < math.inf:
+            return None
+        guess = _FIRST_NOISE / at_rate_one
+        try:
+            times, size_reached = _search(lambda times: size_at(guess * times), target)
+        finally:
+            weights.set_weights(start)
+        rate = guess * times
+        remarks = _remarks(weights, rate * clipping_norm, outputs)
+        return Rehearsal(rate, walk_of(rate).deviation, size_reached, remarks)
+
     rate = _first_guess(weights, optimizer, deviation, run.steps, start)
     try:
         for _ in range(_REPEATS):
