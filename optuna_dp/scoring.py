@@ -160,7 +160,7 @@ def private_mean(
         raise InvalidArgumentError("nan_as", nan_as, allowed="it must be 'lower' or 'upper'")
     try:
         numbers = np.asarray(values, dtype=np.float64)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         numbers = np.zeros((0, 0))
     if numbers.ndim != 1:
         raise InvalidArgumentError(

@@ -13,7 +13,8 @@ import pytest
 from support import logged
 
 import optuna_dp as odp
-from optuna_dp.releasing.callbacks import LOSS_LOGGER
+from optuna_dp.errors import ReleaseRefusedError
+from optuna_dp.releasing.callbacks import OPTUNA_LOG
 
 # An ordinary Optuna script. It knows nothing of privacy.
 SCRIPT = """
@@ -89,9 +90,9 @@ def test_the_study_stops_at_the_secret_number_of_runs(drawn: int) -> None:
 def test_the_callback_shows_the_loss_that_it_tracks(drawn: int) -> None:
     callback = odp.PrivacyCallback()
     study = optuna.create_study(sampler=odp.DPHyPOSampler(run=RUN))
-    with logged(LOSS_LOGGER) as lines:
+    with logged(OPTUNA_LOG) as lines:
         study.optimize(objective, n_trials=1, callbacks=[callback])
-    (line,) = lines
+    line = next(line for line in lines if "guaranteed" in line)
     assert re.search(r"epsilon [\d.]+ at delta 1e-05 \(Renyi divergence at most [\d.]+ at", line)
     early = callback.guarantee(study)
     study.optimize(objective, callbacks=[callback])
@@ -99,6 +100,21 @@ def test_the_callback_shows_the_loss_that_it_tracks(drawn: int) -> None:
     divergences = early.rdp([2.0, 4.0, 8.0])
     assert np.all(np.diff(divergences) >= 0.0)
     assert np.all(np.isfinite(divergences))
+
+
+def test_the_line_of_the_card_ends_well_and_the_cost_can_be_said_afterwards(drawn: int) -> None:
+    """``create_study(sampler=DPHyPOSampler())``, and the callback beside it."""
+    study = optuna.create_study(sampler=odp.DPHyPOSampler())
+    with logged(OPTUNA_LOG) as lines, logged() as warnings:
+        study.optimize(objective, callbacks=[odp.PrivacyCallback()])
+    assert len(study.trials) == drawn
+    assert any("odp.release(study)" in line for line in lines)
+    assert sum("nobody said what one run costs" in line for line in warnings) == 1
+    with pytest.raises(ReleaseRefusedError):
+        odp.release(study)
+    study.optimize(objective, callbacks=[odp.PrivacyCallback(RUN)])
+    assert len(study.trials) == drawn
+    assert odp.release(study, vouched="a test").guarantee.epsilon(1e-5) > 0.0
 
 
 def test_densities_are_projected_by_cvxpy_and_stay_within_the_bounds(drawn: int) -> None:

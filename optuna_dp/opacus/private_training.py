@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from optuna_dp.core import validation
 from optuna_dp.errors import InvalidArgumentError, MissingExtraError
-from optuna_dp.runs.independence import refuse_trained, remember
+from optuna_dp.runs.independence import refuse_trained, take
 from optuna_dp.runs.run import Run, SgdRun
 from optuna_dp.runs.run_endings import check_at_end
 from optuna_dp.runs.trial_notes import BY_OPACUS, claim
@@ -184,7 +184,8 @@ def make_private(
     except BaseException:
         private.to_standard_module()
         raise
-    remember(trial.study, weights)
+    if run.is_independent:
+        take(trial.study, weights)
     training = WatchedTraining(
         numbers,
         training_claim,

@@ -361,8 +361,11 @@ def person_of(name: object) -> str | None:
 
     Two persons must not share a text: only a whole number is written as others write it.
     """
-    if isinstance(name, float | np.floating) and float(name).is_integer():
-        return str(int(name))
+    if isinstance(name, float | np.floating):
+        # Whole numbers become floats where one is missing, and then large ones are not told apart.
+        number = float(name)
+        is_exact = number.is_integer() and abs(number) < _LARGEST_EXACT
+        return str(int(number)) if is_exact else None
     return None if text_of(name) == "" else as_text(name)
 
 

@@ -162,31 +162,39 @@ def with_columns(rows: Rows, names: Sequence[str]) -> Rows:
     return rows[[*names]] if is_frame(rows) else rows
 
 
-def in_the_form_of(rows: Rows, columns: Mapping[str, list[object]]) -> Rows:
+def in_the_form_of(
+    rows: Rows, columns: Mapping[str, list[object]], *, same_types: bool = True
+) -> Rows:
     """Returns columns as a table of the same form, with the same types where they can be had.
 
     Args:
         rows: A data frame, a mapping or an array.
         columns: The columns by name.
+        same_types: Whether numbers have the types of the rows. A single missing value makes
+            floats of whole numbers, so these types may tell of a record.
     """
     if hasattr(rows, "iloc"):
-        return _pandas(rows, columns)
+        return _pandas(rows, columns, same_types)
     if is_frame(rows):
-        return _polars(rows, columns)
+        return _polars(rows, columns, same_types)
     if isinstance(rows, Mapping):
-        return {name: _column_like(rows.get(name), column) for name, column in columns.items()}
+        return {
+            name: _column_like(rows.get(name), column, same_types)
+            for name, column in columns.items()
+        }
     if isinstance(rows, list | tuple):
         return [[*row] for row in zip(*columns.values(), strict=True)]
     table = np.stack([_array(column) for column in columns.values()], axis=1)
-    return array_like(rows, table)
+    return array_like(rows, table, same_types=same_types)
 
 
-def array_like(rows: Rows, values: Rows) -> Rows:
+def array_like(rows: Rows, values: Rows, *, same_types: bool = True) -> Rows:
     """Returns values as a tensor or an array of the same type, and the same shape of a row.
 
     Args:
         rows: A tensor, an array, or anything else, and the values are returned as they are then.
         values: An array, or lists of tokens: they are cut off or filled up by 0.
+        same_types: As of :func:`in_the_form_of`.
     """
     if not _is_tensor(rows) and not isinstance(rows, np.ndarray):
         return values
@@ -198,7 +206,7 @@ def array_like(rows: Rows, values: Rows) -> Rows:
         values = np.asarray([[*row[:length], *[0] * (length - len(row))] for row in values])
     if own.ndim and np.prod(own.shape[1:]) == np.prod(values.shape[1:]):
         values = values.reshape(len(values), *own.shape[1:])
-    values = _of_type(values, own.dtype)
+    values = _of_type(values, own.dtype) if same_types else values
     return sys.modules["torch"].tensor(values) if _is_tensor(rows) else values
 
 
@@ -207,29 +215,31 @@ def _is_tensor(rows: object) -> TypeGuard[torch.Tensor]:
     return torch is not None and isinstance(rows, torch.Tensor)
 
 
-def _column_like(like: Values, column: list[object]) -> Values:
+def _column_like(like: Values, column: list[object], same_types: bool) -> Values:
     """Returns a column in the form that another one has."""
     if isinstance(like, list | tuple):
         return column
     if hasattr(like, "iloc"):
-        return _series(like.dtype, column)
+        return _series(like.dtype, column, same_types)
     if hasattr(like, "to_numpy"):
-        return _polars_series("", like.dtype, column)
-    return array_like(like, _array(column))
+        return _polars_series("", like.dtype, column, same_types)
+    return array_like(like, _array(column), same_types=same_types)
 
 
-def _pandas(rows: Rows, columns: Mapping[str, list[object]]) -> Rows:
+def _pandas(rows: Rows, columns: Mapping[str, list[object]], same_types: bool) -> Rows:
     return sys.modules["pandas"].DataFrame(
         {
-            name: _series(rows[name].dtype if name in rows else None, column)
+            name: _series(rows[name].dtype if name in rows else None, column, same_types)
             for name, column in columns.items()
         }
     )
 
 
-def _series(dtype: _Type, column: list[object]) -> Values:
+def _series(dtype: _Type, column: list[object], same_types: bool) -> Values:
     pandas = sys.modules["pandas"]
     series = pandas.Series(column)
+    if not same_types and getattr(dtype, "kind", "") in "biufO":
+        return series
     if dtype is None or isinstance(dtype, pandas.CategoricalDtype):
         return series  # Its categories are the records'.
     with contextlib.suppress(Exception):  # A type of another package's.
@@ -245,14 +255,19 @@ def _series(dtype: _Type, column: list[object]) -> Values:
     return series
 
 
-def _polars(rows: Rows, columns: Mapping[str, list[object]]) -> Rows:
+def _polars(rows: Rows, columns: Mapping[str, list[object]], same_types: bool) -> Rows:
     return sys.modules["polars"].DataFrame(
-        [_polars_series(name, rows.schema.get(name), column) for name, column in columns.items()]
+        [
+            _polars_series(name, rows.schema.get(name), column, same_types)
+            for name, column in columns.items()
+        ]
     )
 
 
-def _polars_series(name: str, dtype: _Type, column: list[object]) -> Values:
+def _polars_series(name: str, dtype: _Type, column: list[object], same_types: bool) -> Values:
     polars = sys.modules["polars"]
+    if not same_types and dtype is not None and not dtype.is_temporal():
+        dtype = None
     values: list[Any] = [None if value != value else value for value in column]
     if dtype is not None and dtype.is_temporal():
         values = [None if value is None else np.datetime64(value).item() for value in values]

@@ -57,14 +57,12 @@ def try_out(prepare: Prepare, rows: Rows) -> None:
     """
     count = frames.length_of(rows)
     everywhere = np.arange(count)
-    together = prepared_parts(prepare, rows)
-    _refuse_other(
-        together, prepared_parts(prepare, rows), "it draws at random, or counts its calls"
-    )
+    prepared = functools.partial(prepared_parts, prepare, are_made_up=True)
+    together = prepared(rows)
+    _refuse_other(together, prepared(rows), "it draws at random, or counts its calls")
     shapes = [part.shape[1:] for part in together]
     alone = [
-        prepared_parts(prepare, frames.selected(rows, everywhere[row : row + 1]), shapes)
-        for row in range(count)
+        prepared(frames.selected(rows, everywhere[row : row + 1]), shapes) for row in range(count)
     ]
     lengths = [len(parts[0]) for parts in alone]
     if max(lengths) > 1:
@@ -78,11 +76,11 @@ def try_out(prepare: Prepare, rows: Rows) -> None:
     for row in range(count):
         place = slice(ends[row] - lengths[row], ends[row])
         remaining_rows = [np.delete(part, place, axis=0) for part in together]
-        left_out = prepared_parts(prepare, frames.selected(rows, np.delete(everywhere, row)))
+        left_out = prepared(frames.selected(rows, np.delete(everywhere, row)))
         _refuse_other(remaining_rows, left_out, "made-up rows change when another one is left out")
         for by in {0, 2, 3, 4, count - 1} - {row} if row in _REPLACED else ():
             order = np.where(everywhere == row, by, everywhere)
-            replaced = prepared_parts(prepare, frames.selected(rows, order))
+            replaced = prepared(frames.selected(rows, order))
             new_place = slice(place.start, place.start + lengths[by])
             _refuse_other(
                 remaining_rows,
@@ -112,15 +110,20 @@ def try_on_many(prepare: Prepare, rows: Rows) -> None:
         InvalidArgumentError: If it fails on them, or a row depends on others.
     """
     halves = np.array_split(np.arange(frames.length_of(rows)), 2)
+    prepared = functools.partial(prepared_parts, prepare, are_made_up=True)
     _refuse_other(
-        prepared_parts(prepare, rows),
-        _stacked([prepared_parts(prepare, frames.selected(rows, half)) for half in halves]),
+        prepared(rows),
+        _stacked([prepared(frames.selected(rows, half)) for half in halves]),
         "many made-up rows give something else than two halves of them",
     )
 
 
 def prepared_parts(
-    prepare: Prepare, rows: Rows, shapes: Sequence[tuple[int, ...]] | None = None
+    prepare: Prepare,
+    rows: Rows,
+    shapes: Sequence[tuple[int, ...]] | None = None,
+    *,
+    are_made_up: bool = False,
 ) -> tuple[npt.NDArray[Any], ...]:
     """Returns what a function makes of rows: the features, and the targets if it returns them.
 
@@ -128,15 +131,21 @@ def prepared_parts(
         prepare: The function. It gets a copy, because it may write into its rows.
         rows: The rows.
         shapes: Of each part of one prepared row, for a function that may squeeze a single one.
+        are_made_up: As of :func:`result_of`.
 
     Raises:
         InvalidArgumentError: If it fails, or returns nothing of the kind.
     """
-    return parts_of(result_of(prepare, rows), shapes)
+    return parts_of(result_of(prepare, rows, are_made_up=are_made_up), shapes)
 
 
-def result_of(prepare: Prepare, rows: Rows) -> Prepared:
+def result_of(prepare: Prepare, rows: Rows, *, are_made_up: bool = False) -> Prepared:
     """Returns what a function makes of a copy of rows, as it returns it.
+
+    Args:
+        prepare: The function.
+        rows: The rows.
+        are_made_up: Whether they are. The words of an error may quote records otherwise.
 
     Raises:
         InvalidArgumentError: If it fails.
@@ -151,7 +160,7 @@ def result_of(prepare: Prepare, rows: Rows) -> Prepared:
         raise InvalidArgumentError(
             "prepare",
             Text(f"a function that failed on {frames.length_of(rows)} rows"),
-            problem=f"{type(error).__name__}: {error}",
+            problem=f"{type(error).__name__}: {error}" if are_made_up else type(error).__name__,
             fix="It must take rows in the form of the records, a single row too, with missing "
             "values and with values out of range.",
         ) from error

@@ -34,6 +34,7 @@ from optuna_dp.preparation.inputs import (
 )
 from optuna_dp.preparation.row_by_row import (
     Prepare,
+    Prepared,
     held_from_outside,
     parts_of,
     prepared_parts,
@@ -382,8 +383,7 @@ class Schema:
         try_out(prepare, pool)
         count = min(frames.length_of(rows), max(_MADE_UP_ROWS, _MADE_UP_NUMBERS // self.width))
         try_on_many(prepare, self._made_up_rows(rows, max(count, 2)))
-        ordinary = self._made_up_rows(rows, _MADE_UP_ROWS)
-        result = result_of(prepare, ordinary)
+        result = self._prepared_of_made_up(prepare, rows)
         made_up = parts_of(result)[0]
         parts = prepared_parts(prepare, rows)
         if len(parts) == 1 and len(parts[0]) != frames.length_of(rows):
@@ -409,6 +409,19 @@ class Schema:
             },
             ranges={**self.drawn_ranges, **({} if inner is None else inner.ranges)},
         )
+
+    def _prepared_of_made_up(self, prepare: Prepare, rows: Rows) -> Prepared:
+        """Returns what a function makes of made-up rows: the inputs of a rehearsal.
+
+        The rate that is rehearsed with them is public, so their types must not tell of a record.
+        """
+        try:
+            made_up = self._made_up_rows(rows, _MADE_UP_ROWS, same_types=False)
+            return result_of(prepare, made_up, are_made_up=True)
+        except InvalidArgumentError:
+            # It needs whole numbers. Then it fails on the records as well if one has a gap.
+            made_up = self._made_up_rows(rows, _MADE_UP_ROWS)
+            return result_of(prepare, made_up, are_made_up=True)
 
     def _names(self, there: list[str] | None) -> list[str] | None:
         """Returns the schema's columns; without the target if a table does not have it."""
@@ -502,19 +515,23 @@ class Schema:
         made_up = self._inputs.made_up(np.random.default_rng(0), validation.whole("rows", rows, 1))
         return self._inputs.encode(made_up)
 
-    def _made_up_rows(self, like: Rows, count: int | None = None) -> Rows:
+    def _made_up_rows(
+        self, like: Rows, count: int | None = None, *, same_types: bool = True
+    ) -> Rows:
         """Returns raw rows that are made up, in the form of others; the same each time.
 
         Args:
             like: Rows of that form: a data frame, a mapping, an array, a list.
             count: How many ordinary ones; None for a few, with some that are hardly ordinary: with
                 ends of ranges, missing values, and values out of range.
+            same_types: Whether numbers have the types of ``like``.
         """
         rng = np.random.default_rng(0)
         ordinary = count or _FEW_ROWS
         rows, odd = self._inputs.made_up(rng, ordinary), self._inputs.odd()
         if not isinstance(self._inputs, TableInputs):
-            return frames.array_like(like, rows if count else _joined(rows, odd))
+            made_up = rows if count else _joined(rows, odd)
+            return frames.array_like(like, made_up, same_types=same_types)
         if self._target is not None and self._target_name in (frames.names_of(like) or ()):
             rows[self._target_name] = self._target.made_up(rng, ordinary)
             odd[self._target_name] = self._target.odd()
@@ -523,7 +540,7 @@ class Schema:
                 # A value that is missing where the row has others: most gaps are of that kind.
                 column[place % ordinary] = odd[name][0]
             rows = {name: [*odd[name], *column] for name, column in rows.items()}
-        return frames.in_the_form_of(like, rows)
+        return frames.in_the_form_of(like, rows, same_types=same_types)
 
     # -- what is stated ---------------------------------------------------------------------------
 

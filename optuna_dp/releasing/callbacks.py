@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import math
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -39,12 +39,20 @@ if TYPE_CHECKING:
     from optuna.trial import FrozenTrial
 
     from optuna_dp.accounting.guarantee import Guarantee
+    from optuna_dp.core.arrays import FloatArray
 
 # For the curator: a line for each run, with their count, at level DEBUG.
 _logger = logging.getLogger("optuna_dp")
 # Of how many runs scores are compared after each; release compares all of them.
 _COMPARED_SCORES = 100
 _WHATEVER_NUMBER = ", however many runs there are."
+_NO_COST = (
+    "PrivacyCallback can show no privacy loss: nobody said what one run costs. Say it to the "
+    "sampler, %s(run=optuna_dp.RunPlan(...)). Of a study that has begun, say it here: "
+    "PrivacyCallback(event). It can also be said when all runs are made, before the release."
+)
+# At which the callback shows Renyi divergences.
+_SHOWN_ORDERS = (2.0, 8.0, 32.0)
 _ONE_COMPUTES = threading.Lock()  # Of threads that need the same epsilon.
 
 
@@ -57,6 +65,8 @@ class PrivacyCallback:
 
     After the first run and after the last one Optuna's own log shows one line with the privacy
     loss of the whole study: epsilon, and the Renyi divergence at the order that suits delta best.
+    In a budget, whose runs are counted openly, each run has a line that says what is spent so far.
+    The loss of a private selection is fixed before its first run, and a line says so once.
     ``optuna.logging.set_verbosity`` hides it with Optuna's other lines. :meth:`guarantee` returns
     all of it. None of it depends on the number of runs. A line for each run, with their count,
     goes to the ``optuna_dp`` logger at level DEBUG, the curator's own.
@@ -118,6 +128,10 @@ class PrivacyCallback:
         """Called by Optuna after each trial."""
         opened_study = _opened(study)
         plan, snapshot = opened_study.plan, opened_study.snapshot
+        if self._stated is None and not opened_study.procedure.knows_cost:
+            if self._is_new(plan, "no cost"):
+                _logger.warning(_NO_COST, opened_study.procedure.design.sampler)
+            return
         procedure = self._with_cost(opened_study)
         if self._stated is not None and not opened_study.procedure.knows_cost:
             ran = trial.number < plan.slots
@@ -129,6 +143,7 @@ class PrivacyCallback:
         self._check(opened_study, trial, slots, first_open)
         ended_count = len(slots) - len(open_runs)
         is_over = ended_count == plan.slots
+        self._track(opened_study, trial, slots)
         self._say(opened_study, ended_count, is_first=trial.number == 0, is_over=is_over)
         self._warn(opened_study, slots)
         if is_over and is_in_optimize_loop(study):
@@ -192,6 +207,37 @@ class PrivacyCallback:
                 "%s). odp.release(study, artifact_store=...) names the model's file.",
                 ", ".join(f"{name}=..." for name in names),
             )
+
+    def _track(
+        self, opened_study: OpenedStudy, trial: FrozenTrial, slots: Sequence[FrozenTrial]
+    ) -> None:
+        """Says what is spent so far where runs are counted openly; else what is fixed, once.
+
+        The loss of a private selection is fixed before its first run. A sum over its runs would
+        tell their number.
+        """
+        plan, procedure = opened_study.plan, opened_study.procedure
+        logger = optuna.logging.get_logger(OPTUNA_LOG)
+        if not (logger.isEnabledFor(logging.INFO) and procedure.runs_are_private):
+            return
+        if not procedure.releases_all_runs:
+            if trial.number == 0 and self._is_new(plan, "divergences"):
+                logger.info(divergences_in_words(procedure.guarantee()))
+            return
+        if trial.number >= plan.slots:
+            return
+        whole = procedure.guarantee()
+        so_far = [procedure.run_of(slot.number) for slot in slots if ended(slot)]
+        events = [run.event for run in so_far if run is not None]
+        events += [] if procedure.ranges is None else [procedure.ranges.event]
+        spent = _spent(events, whole.neighboring_relation)
+        logger.info(
+            "%s has ended. Spent so far, as Renyi divergence at orders %s: %s of %s.",
+            procedure.name_of(trial.number),
+            _in_words(_SHOWN_ORDERS),
+            _in_words(spent),
+            _in_words(whole.rdp(_SHOWN_ORDERS)),
+        )
 
     def _warn(self, opened_study: OpenedStudy, slots: Sequence[FrozenTrial]) -> None:
         """Warns once if runs fail together, and once if scores look as without noise."""
@@ -334,6 +380,40 @@ def _check_same_cost(stated: RunCost, entries: Sequence[RunCost], spoilt: str = 
     raise PlanError(
         "This PrivacyCallback states another cost of a run than the study has: "
         f"{differences_of_runs(stated, different[0])} (stored).{spoilt} {ONE_COST}"
+    )
+
+
+def divergences_in_words(guarantee: Guarantee) -> str:
+    """Returns the Renyi divergences of one run of a selection and of its release, rounded up.
+
+    A function of the guarantee alone: the number of runs changes nothing.
+    """
+    from optuna_dp.accounting.guarantee import Guarantee  # Start-up time.
+
+    one_run = Guarantee(guarantee.event.run, guarantee.neighboring_relation)
+    return (
+        f"Renyi divergence at orders {_in_words(_SHOWN_ORDERS)}: one run "
+        f"{_in_words(one_run.rdp(_SHOWN_ORDERS))}; the release of the whole search "
+        f"{_in_words(guarantee.rdp(_SHOWN_ORDERS))}, fixed before the first run. Further runs add "
+        "nothing to it."
+    )
+
+
+def _spent(events: Sequence[dp_event.DpEvent], relation: str) -> FloatArray:
+    """Returns the Renyi divergences of events that are released, all together."""
+    # Start-up time.
+    import numpy as np
+
+    from optuna_dp.accounting.guarantee import Guarantee
+
+    # Divergences add up. Runs of one rung are equal, and their curve is computed once.
+    curves = [Guarantee(event, relation).rdp(_SHOWN_ORDERS) for event in events]
+    return np.asarray(np.sum(curves, axis=0))
+
+
+def _in_words(numbers: Iterable[float]) -> str:
+    return " / ".join(
+        significant_up(float(n)) if math.isfinite(n) else "no bound" for n in numbers
     )
 
 

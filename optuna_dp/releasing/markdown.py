@@ -537,7 +537,7 @@ def _bounds(data: JsonObject) -> str:
     bound = "no finite epsilon" if epsilon is None else f"epsilon = {rounded_up(epsilon)}"
     return (
         f"{bound} and {delta} for each {one_line(group['unit'])}** with\nup to "
-        f"{group['records']} records, and with {for_a_record} for one record"
+        f"{group['records']} records, and with {for_a_record} for one with a single record"
     )
 
 

@@ -82,7 +82,7 @@ def statement_data(
     return {
         "format": FORMAT,
         "version": VERSION,
-        "protected": protected_by(guarantee, description),
+        "protected": protected_by(guarantee, description, content),
         "protected_records": described_records or counts.protected,
         "unit": guarantee.unit,
         "epsilon": finite(best),
@@ -231,12 +231,17 @@ def _released(content: JsonObject, description: Description, *, trained: bool) -
     return names + (["the model artifact"] if content["artifact_sha256"] is not None else [])
 
 
-def protected_by(guarantee: Guarantee, description: Description) -> str:
+def protected_by(guarantee: Guarantee, description: Description, content: JsonObject) -> str:
     """Returns what the output hardly depends on, in the procedure's words."""
     relations = description.relations
     if guarantee.unit == "client" and relations is RELATIONS:
         relations = _RELATIONS_OF_CLIENTS
-    return relations[guarantee.neighboring_relation]
+    words = relations[guarantee.neighboring_relation]
+    person = content.get("spending", {}).get("person")
+    if person is None or relations is not RELATIONS:
+        return words
+    # Of a person with more, one line may take the place of another one that was kept.
+    return f"{words}, of a {person['unit']} who has no other"
 
 
 def digest(guarantee: JsonObject, design: JsonObject, content: JsonObject) -> str:

@@ -33,26 +33,33 @@ def refuse_trained(study: Study, parts: Iterable[object]) -> None:
     """
     key = _key(study)
     with _lock:
-        for part in parts:
-            reference, studies = _trained.get(id(part), (None, ()))
-            if reference is not None and reference() is part and key in studies:
-                raise InvalidArgumentError(
-                    "model",
-                    Text("a model that another run of this study has trained"),
-                    allowed="the runs of this search must not know of each other, so each "
-                    "begins anew",
-                    fix="Give a function that makes the model: odp.train(run, lambda: Net(), "
-                    "...).",
-                )
+        _refuse(key, parts)
 
 
-def remember(study: Study, parts: Iterable[object]) -> None:
-    """Notes what a run of a study has trained; see :func:`refuse_trained`."""
-    key = _key(study)
+def _refuse(key: str, parts: Iterable[object]) -> None:
+    for part in parts:
+        reference, studies = _trained.get(id(part), (None, ()))
+        if reference is not None and reference() is part and key in studies:
+            raise InvalidArgumentError(
+                "model",
+                Text("a model that another run of this study trains or has trained"),
+                allowed="the runs of this search must not know of each other, so each begins anew",
+                fix="Give a function that makes the model: odp.train(run, lambda: Net(), ...).",
+            )
+
+
+def take(study: Study, parts: Iterable[object]) -> None:
+    """Notes what a run of a study is about to train, and refuses what another run has taken.
+
+    In one step, so that of two runs that begin at the same time only one trains a model. The
+    arguments and the error are those of :func:`refuse_trained`.
+    """
+    key, taken = _key(study), list(parts)
     with _lock:
+        _refuse(key, taken)
         for number in [n for n, (reference, _) in _trained.items() if reference() is None]:
             del _trained[number]
-        for part in parts:
+        for part in taken:
             reference, studies = _trained.get(id(part), (None, set()))
             if reference is None or reference() is not part:
                 reference, studies = weakref.ref(part), set()

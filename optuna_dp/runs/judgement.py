@@ -22,6 +22,7 @@ import copy
 import hashlib
 import json
 import numbers
+import re
 import struct
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -53,6 +54,8 @@ if TYPE_CHECKING:
 
 ENFORCED, COMPARED, NOT_CHECKED = "enforced", "compared", "not checked"
 WORDS = (ENFORCED, COMPARED, NOT_CHECKED)
+# A number that is no part of a name, in a text.
+_NUMBER = re.compile(r"(?<![\w-])[+-]?\d+(\.\d+)?(?![\w-])")
 
 
 @dataclass(frozen=True)
@@ -475,7 +478,9 @@ def _not_paid_for(trial: FrozenTrial, run: Run, output_attributes: tuple[str, ..
     Such a plan charges for one training and one score. Numbers that are public, or computed from
     what these two made, are free. An event of the user's own may charge for more.
     """
-    names = _numbers_in_attributes(trial, _paid_score(trial)) & set(output_attributes)
+    names = _numbers_in_attributes(trial, _paid_score(trial))
+    names |= {name for name, value in trial.user_attrs.items() if _writes_numbers(value)}
+    names &= set(output_attributes)
     if run.records is None or not names:
         return None
     return (
@@ -493,6 +498,15 @@ def _took_fewer_steps(spending: JsonObject | None, run: Run) -> bool:
     from optuna_dp.accounting.event_json import event_from_json
 
     return took_fewer_steps(event_from_json(spending.get("event")), run.training)
+
+
+def _writes_numbers(value: object) -> bool:
+    """Returns whether a text has numbers of their own in it, as a report has."""
+    if isinstance(value, Mapping):
+        return any(map(_writes_numbers, value.values()))
+    if isinstance(value, list | tuple):
+        return any(map(_writes_numbers, value))
+    return isinstance(value, str) and _NUMBER.search(value) is not None
 
 
 def _holds_numbers(value: object) -> bool:

@@ -23,7 +23,7 @@ from optuna.study import StudyDirection
 from optuna_dp.core import validation
 from optuna_dp.core.value_types import JsonObject
 from optuna_dp.errors import InvalidArgumentError, PlanError, Text
-from optuna_dp.runs.independence import refuse_trained, remember
+from optuna_dp.runs.independence import refuse_trained, take
 from optuna_dp.runs.predictions import predictions
 from optuna_dp.runs.rehearsal import (
     Inputs,
@@ -232,7 +232,8 @@ def train(
           the operating system's randomness. No seed repeats the draws.
         * The loss is a function of one record. Its gradient has L2 norm ``clipping_norm`` at most,
           over all trained parameters together; one that is not finite counts as zero. So does a
-          record that raises an error, and its score counts as 0: no record makes a run fail.
+          record that raises an error, and its score counts as 0: what a record holds makes no run
+          fail. Their number does, beyond twice the planned one or below half of it.
         * Gradients are rounded to whole numbers on a grid and added without error, so one record
           more changes the sum by ``clipping_norm`` at most in floating point, too. The proof is in
           ``optuna_dp/training/exact_step.py``.
@@ -412,6 +413,8 @@ def train(
         exact_step = _exact_step(learner, norm, numbers)
 
     # The claim, before the first step; the steps; the score.
+    if run.is_independent:
+        take(trial.study, learner.user_parts)
     training_claim = claim(
         trial,
         TRAININGS,
@@ -442,7 +445,6 @@ def train(
     value = _score(trial, learner, scored) if functions.has_score else None
 
     # What leaves the copy: noisy weights.
-    remember(trial.study, learner.user_parts)
     learner.hand_over()
     return Trained(user_model, value, rate, optimizer_name(kind), rehearsal, preparation)
 

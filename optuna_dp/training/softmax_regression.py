@@ -182,7 +182,8 @@ class SoftmaxLearner(Learner):
 
         def of_chunk(chunk: Chunk) -> npt.NDArray[np.bool_]:
             x, y = records.take(chunk.indices)
-            logits = self._logits(np.asarray(x, dtype=np.float64))
+            with np.errstate(all="ignore"):  # A warning would tell of a record.
+                logits = self._logits(np.asarray(x, dtype=np.float64))
             return np.asarray(np.argmax(logits, axis=1) == np.asarray(y))
 
         right = np.zeros(len(records))

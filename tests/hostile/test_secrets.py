@@ -18,7 +18,7 @@ from support import RUN, logged, study_of
 import optuna_dp as odp
 from optuna_dp.errors import OptunaDPError
 from optuna_dp.evidence.reading import read_evidence
-from optuna_dp.releasing.callbacks import LOSS_LOGGER
+from optuna_dp.releasing.callbacks import OPTUNA_LOG
 from optuna_dp.study.entries import BEYOND, CLAIMS, SLOT
 from optuna_dp.study.trials import SlotEntry, read_plan
 from optuna_dp.study.waiting import Waiting
@@ -54,7 +54,7 @@ def tells(text: str, slots: int) -> bool:
 def test_t_is_nowhere_that_somebody_else_looks(name: str) -> None:
     sampler = SAMPLERS[name]()
     study = study_of(sampler)
-    with logged() as lines, logged(LOSS_LOGGER) as log_of_optuna:
+    with logged() as lines, logged(OPTUNA_LOG) as log_of_optuna:
         study.optimize(
             lambda trial: trial.suggest_float("x", 0, 1), callbacks=[odp.PrivacyCallback()]
         )

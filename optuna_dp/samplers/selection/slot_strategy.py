@@ -7,12 +7,13 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
+import optuna
 from optuna.distributions import BaseDistribution
 from optuna.trial import TrialState
 
 from optuna_dp.errors import InvalidArgumentError
 from optuna_dp.evidence.run_checks import STATED_ONLY
-from optuna_dp.evidence.start import end_run, warn_of_failure
+from optuna_dp.evidence.start import OPTUNA_LOG, end_run, warn_of_failure
 from optuna_dp.evidence.stated_run import StatedRun, attribute_names
 from optuna_dp.priors.prior import Prior, UniformPrior
 from optuna_dp.priors.space import check_space
@@ -30,6 +31,10 @@ if TYPE_CHECKING:
     from dp_accounting import dp_event
 
 DEFAULT_TRIALS = Geometric(mean=20)
+_ALL_RUNS = (
+    "This study begins no further run. How many there are was drawn before the first one, and "
+    "must stay secret, as the table of trials must. Next: release = odp.release(study)."
+)
 
 
 class AdaptiveDraws(Protocol):
@@ -225,6 +230,8 @@ class SelectionStrategy(SlotStrategy):
             warn_of_failure(self, slot, state)
         if not isinstance(self._run, RunPlan):
             self.warn_once(STATED_ONLY)
+        if slot.number == slot.plan.slots - 1:
+            optuna.logging.get_logger(OPTUNA_LOG).info(_ALL_RUNS)
 
 
 def _checked_run(
