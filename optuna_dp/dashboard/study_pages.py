@@ -17,9 +17,10 @@ from optuna.study import Study
 from optuna.trial import FrozenTrial
 
 from optuna_dp.core.optuna_internals import storage_of, study_id_of
-from optuna_dp.errors import InvalidArgumentError, MissingExtraError
+from optuna_dp.errors import InvalidArgumentError, MissingExtraError, PlanError
 from optuna_dp.study.trials import trials_of
 from optuna_dp.visualization import figures as plots
+from optuna_dp.visualization.density import plot_density
 from optuna_dp.visualization.notes import curators_note, published_note
 from optuna_dp.visualization.targets import opened, runs_of
 
@@ -51,6 +52,8 @@ def annotate(study: Study, *, attack: bool = True) -> None:
     privacy-profile       guaranteed epsilon against delta, with the strongest known attack beneath
     renyi-divergence      guaranteed Renyi divergence against its order, if a finite one is known
     epsilon-by-trials     the runs so far (or iterations) against the guarantee; not noisy max
+    density               where DP-HyPO draws the next run from, if the study was loaded with its
+                          sampler and draws one or two hyperparameters jointly
     ====================  =========================================================================
 
     Calling it again brings all of it up to date; :class:`DashboardCallback` does so while the
@@ -78,6 +81,7 @@ def annotate(study: Study, *, attack: bool = True) -> None:
         "privacy-profile": functools.partial(plots.plot_privacy_profile, attack=attack),
         "renyi-divergence": plots.plot_renyi_divergence,
         "epsilon-by-trials": plots.plot_epsilon_by_trials,
+        "density": plot_density,
     }
     _draw(board, study, study, figures)
 
@@ -168,6 +172,8 @@ def _draw(
     for name, plot in figures.items():
         try:
             figure = plot(target)
-        except InvalidArgumentError:
-            continue  # not every procedure has every figure, nor every study yet
+        except (InvalidArgumentError, PlanError):
+            # Not every procedure has every figure, nor every study yet; and a study may be loaded
+            # with another sampler than its own.
+            continue
         board.save_plotly_graph_object(study, figure, graph_object_id=_ID + name)

@@ -57,13 +57,14 @@ def encoded(candidates: Candidates) -> FloatArray:
 def encode_params(space: Space, params: Sequence[Params]) -> FloatArray:
     """:func:`encoded` for points given as dicts; missing parameters count as unknown."""
     columns = {
-        name: np.array([_internal_or_nan(distribution, point.get(name)) for point in params])
+        name: np.array([internal_or_nan(distribution, point.get(name)) for point in params])
         for name, distribution in space.items()
     }
     return encoded(Candidates(dict(space), columns, len(params)))
 
 
-def _internal_or_nan(distribution: BaseDistribution, value: object) -> float:
+def internal_or_nan(distribution: BaseDistribution, value: object) -> float:
+    """Returns a value in Optuna's internal representation; NaN if the range has none such."""
     try:
         return float(distribution.to_internal_repr(value))
     except (TypeError, ValueError):

@@ -56,9 +56,16 @@ def clean_scores(scores: Sequence[float | None], sign: float) -> FloatArray:
 
 def standardized(y: FloatArray) -> FloatArray:
     """Scores with mean 0 and spread 1; all 0 if they are equal."""
+    centre, spread = centre_and_spread(y)
+    centred = y - centre
+    result: FloatArray = centred / spread if spread > 0.0 else 0.0 * centred
+    return result
+
+
+def centre_and_spread(y: FloatArray) -> tuple[float, float]:
+    """Mean and standard deviation of scores; the latter is 0 if there is nothing but rounding."""
     centred = y - y.mean()
     spread = float(centred.std())
     # Dividing by a spread at rounding level would turn noise into knowledge.
     has_spread = spread > 1e-12 * max(1.0, float(np.abs(centred).max()))
-    result: FloatArray = centred / spread if has_spread else 0.0 * centred
-    return result
+    return float(y.mean()), spread if has_spread else 0.0

@@ -16,6 +16,7 @@ figure                       made of                    who may see it
 ``plot_epsilon_by_trials``   a study                    **the curator**: it marks how far it is
 ``plot_plan``                a plan                     anybody
 ``plot_votes``               noisy votes                anybody
+``plot_density``             a study                    **the curator**: it shows all runs
 ===========================  =========================  =======================================
 
 The title of a curator's figure says so.

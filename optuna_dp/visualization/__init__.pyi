@@ -1,5 +1,6 @@
 """The public names of the package ``visualization``, each once: see ``optuna_dp/__init__.pyi``."""
 
+from .density import plot_density as plot_density
 from .figures import plot_epsilon_by_trials as plot_epsilon_by_trials
 from .figures import plot_plan as plot_plan
 from .figures import plot_privacy_profile as plot_privacy_profile

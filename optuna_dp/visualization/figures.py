@@ -245,7 +245,9 @@ def plot_renyi_divergence(
             problem="no finite Renyi divergence above 0 is known for it",
             fix="plot_privacy_profile shows its epsilons.",
         )
-    figure = theme.figure("What is guaranteed", x="order", y="Renyi divergence")
+    figure = theme.figure(
+        "What is guaranteed, as Renyi divergence", x="order", y="Renyi divergence"
+    )
     figure.update_xaxes(type="log")
     figure.update_yaxes(type="log")
     theme.line(figure, curve, "all of it: guaranteed", theme.GUARANTEE, width=3)
@@ -341,11 +343,12 @@ def plot_epsilon_by_trials(
         Guarantee(_first(count, composition), guarantee.neighboring_relation).epsilon(marked_delta)
         for count in counts
     ]
+    is_secret = isinstance(target, optuna.Study) and budget_of(target) is None
     figure = theme.figure(
         f"What publishing {composition.unit} costs",
         x=composition.unit,
         y=f"epsilon at delta {marked_delta:g}",
-        curator=isinstance(target, optuna.Study) and budget_of(target) is None,
+        curator=f"it shows how many {composition.unit} there were" if is_secret else "",
     )
     rising = zip(counts, epsilons, strict=True)
     name = f"publishing that many {composition.unit}"

@@ -24,6 +24,7 @@ SERIES = (GUARANTEE, NAIVE, "#2a9d6f", ATTACK, "#7b4bb7", "#1b9aaa", OTHER)
 PARTS = (OTHER, "#7b4bb7", "#1b9aaa", "#2a9d6f")
 FILL = "rgba(74, 110, 224, 0.15)"
 CURATOR = "For the curator only"
+AXIS = {"gridcolor": GRID, "linecolor": WORDS, "zeroline": False, "automargin": True}
 
 
 def graph_objects() -> ModuleType:
@@ -34,10 +35,22 @@ def graph_objects() -> ModuleType:
         raise MissingExtraError("plotly", "visualization") from error
 
 
-def figure(title: str, *, x: str, y: str, curator: bool = False) -> go.Figure:
-    """Returns an empty figure; its title says so if it is for the curator only."""
+def small(text: str, colour: str = WORDS) -> str:
+    """Returns a part of a title in smaller letters."""
+    return f'<span style="font-size:0.75em;color:{colour}">{text}</span>'
+
+
+def figure(title: str, *, x: str, y: str, curator: str = "") -> go.Figure:
+    """Returns an empty figure.
+
+    Args:
+        title: Its title.
+        x: Title of the horizontal axis.
+        y: Title of the vertical axis.
+        curator: Why it is for the curator only, which the title then says; empty if it is not.
+    """
     if curator:
-        title += f'<br><span style="font-size:0.75em;color:{ATTACK}">{CURATOR}</span>'
+        title += f"<br>{small(f'{CURATOR}: {curator}', ATTACK)}"
     empty_figure: go.Figure = graph_objects().Figure()
     empty_figure.update_layout(
         title={"text": title, "x": 0.02, "xanchor": "left"},
@@ -52,9 +65,8 @@ def figure(title: str, *, x: str, y: str, curator: bool = False) -> go.Figure:
         margin={"l": 70, "r": 30, "t": 70, "b": 110},
         hovermode="closest",
     )
-    axes = {"gridcolor": GRID, "linecolor": WORDS, "zeroline": False, "automargin": True}
-    empty_figure.update_xaxes(title={"text": x, "standoff": 8}, **axes)
-    empty_figure.update_yaxes(title={"text": y, "standoff": 8}, **axes)
+    empty_figure.update_xaxes(title={"text": x, "standoff": 8}, **AXIS)
+    empty_figure.update_yaxes(title={"text": y, "standoff": 8}, **AXIS)
     return empty_figure
 
 

@@ -33,7 +33,11 @@ from optuna_dp import dashboard
 from optuna_dp.dashboard import study_pages
 
 PLOTS = {
-    "dp_hypo": {"privacy-profile", "epsilon-by-trials"},  # T is fixed: no finite divergence.
+    "dp_hypo": {
+        "privacy-profile",
+        "epsilon-by-trials",
+        "density",
+    },  # T is fixed: no finite divergence.
     "budget": {"privacy-profile", "renyi-divergence", "epsilon-by-trials"},
     "propose_test": {"privacy-profile", "renyi-divergence", "epsilon-by-trials"},
     "noisy_max": {"privacy-profile", "renyi-divergence"},
@@ -179,6 +183,37 @@ def test_a_last_run_that_failed_is_counted() -> None:
     study.optimize(fails_last, callbacks=[odp.PrivacyCallback()], catch=RuntimeError)
     dashboard.annotate(study, attack=False)
     assert "The last run | failed 1 of 1 times" in note(study)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_plot_of_a_page_has_a_title_of_its_own(
+    kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    titles: list[str] = []
+
+    def keep(study: optuna.Study, figure: Any, *, graph_object_id: str) -> None:
+        titles.append(figure.layout.title.text)
+
+    study = KINDS[kind]()
+    monkeypatch.setattr("optuna_dashboard.save_plotly_graph_object", keep)
+    dashboard.annotate(study, attack=False)
+    assert len(titles) == len(PLOTS[kind])
+    assert len(set(titles)) == len(titles)
+    titles.clear()
+    odp.publish(released_by(study), optuna.storages.InMemoryStorage(), "result")
+    assert len(titles) > 1
+    assert len(set(titles)) == len(titles)
+    assert not any("curator" in title for title in titles)
+
+
+def test_a_study_that_is_loaded_with_another_sampler_has_its_other_plots() -> None:
+    study = KINDS["dp_hypo"]()
+    for sampler in (None, odp.DPHyPOSampler(trials=exactly(3), run=RUN)):
+        loaded = optuna.load_study(
+            study_name=study.study_name, storage=study._storage, sampler=sampler
+        )
+        dashboard.annotate(loaded, attack=False)
+        assert plots(study) >= PLOTS["dp_hypo"] - {"density"}
 
 
 def recorder(calls: list[tuple[int, bool]]) -> Any:

@@ -150,7 +150,7 @@ class AdaptiveDensity:
             candidates: N points, drawn from the prior; with a fixed set all of it.
             direction: As of :meth:`propose`.
         """
-        logs = self._log_weights(history, candidates, sign_of(direction))
+        logs = self.log_weights(history, candidates, sign_of(direction))
         if len(logs) != len(candidates):
             raise ValueError(f"{len(logs)} weights for {len(candidates)} candidates")
         masses = self.prior.masses if isinstance(self.prior, FixedCandidates) else None
@@ -169,19 +169,38 @@ class AdaptiveDensity:
             "standardize": self.standardize,
         }
 
-    def _learns_from(self, history: Sequence[RunOutcome]) -> bool:
-        return len(history) > 0 and self.bounds != (1.0, 1.0)
-
-    def _log_weights(
+    def posterior(
         self, history: Sequence[RunOutcome], candidates: Candidates, sign: float
-    ) -> FloatArray:
-        if not self._learns_from(history):
-            return np.zeros(len(candidates))  # Projected onto the prior itself, exactly.
+    ) -> tuple[FloatArray, FloatArray]:
+        """Mean and standard deviation of candidates, in the units that the softmax is given.
+
+        Args:
+            history: As of :meth:`propose`, at least one outcome.
+            candidates: As of :meth:`density`.
+            sign: 1 if high scores are good, -1 if low ones are.
+        """
         x = points_of(history, candidates.space)
         y = clean_scores([outcome.score for outcome in history], sign)
         if self.standardize:
             y = standardized(y)
-        mean, std = self.surrogate.fit(x, y).predict(encoded(candidates))
+        return self.surrogate.fit(x, y).predict(encoded(candidates))
+
+    def _learns_from(self, history: Sequence[RunOutcome]) -> bool:
+        return len(history) > 0 and self.bounds != (1.0, 1.0)
+
+    def log_weights(
+        self, history: Sequence[RunOutcome], candidates: Candidates, sign: float
+    ) -> FloatArray:
+        """Logarithms of the softmax weights of candidates, up to a constant.
+
+        Args:
+            history: As of :meth:`propose`.
+            candidates: As of :meth:`density`.
+            sign: 1 if high scores are good, -1 if low ones are.
+        """
+        if not self._learns_from(history):
+            return np.zeros(len(candidates))  # Projected onto the prior itself, exactly.
+        mean, std = self.posterior(history, candidates, sign)
         with np.errstate(invalid="ignore", over="ignore"):
             return scores_to_log_weights(mean + self.tau * std, self.beta)
 

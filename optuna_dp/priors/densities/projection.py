@@ -136,6 +136,16 @@ def project_log(
     return enforce(f, masses, bounds)
 
 
+def weights_of(log_weights: FloatArray, masses: IntArray) -> FloatArray:
+    """Weights from their logarithms, relative to the prior: what :func:`project_log` projects.
+
+    Args:
+        log_weights: As of :func:`project_log`.
+        masses: The prior's integer masses.
+    """
+    return _normalised(_shifted(log_weights), masses)
+
+
 def _shifted(logs: FloatArray) -> FloatArray:
     """Log-weights with maximum 0; NaN is no weight, infinities share all of it."""
     weights = np.where(np.isnan(logs), -np.inf, logs)

@@ -44,17 +44,17 @@ class BoundedDraws:
     ) -> None:
         if schedule not in ("batch", "any"):
             raise InvalidArgumentError("schedule", schedule, allowed="it must be 'batch' or 'any'")
-        self._density = density
-        self._schedule = schedule
-        self._batch_size = whole("batch_size", batch_size, 1)
+        self.density = density
+        self.schedule = schedule
+        self.batch_size = whole("batch_size", batch_size, 1)
         self.startup_runs = self._promised(startup_runs)
-        self._history = GrowingHistory(_outcome)
+        self._history = GrowingHistory(outcome_of)
         self._shared_space = SharedSpace()
 
     def _promised(self, startup_runs: int | None) -> int:
         """Returns how many runs are promised to come from the prior."""
         count = None if startup_runs is None else whole("startup_runs", startup_runs, 0)
-        if self._schedule == "any":
+        if self.schedule == "any":
             if count:
                 raise InvalidArgumentError(
                     "startup_runs",
@@ -63,24 +63,24 @@ class BoundedDraws:
                     fix='Runs from the prior lower the cost with schedule="batch" only.',
                 )
             return 0
-        return 0 if count == 0 else max(count or 0, self._batch_size)
+        return 0 if count == 0 else max(count or 0, self.batch_size)
 
     def public_settings(self) -> dict[str, object]:
         """Returns the bounds and the schedule, for the sampler's ``repr``."""
         return {
-            "density_bounds": self._density.bounds,
-            "schedule": self._schedule,
-            "batch_size": self._batch_size,
+            "density_bounds": self.density.bounds,
+            "schedule": self.schedule,
+            "batch_size": self.batch_size,
             **({"startup_runs": self.startup_runs} if self.startup_runs else {}),
         }
 
     def recorded_settings(self, search_space: Space) -> RecordedDensity:
         """Returns the fields of the plan's settings that say what the density is."""
-        search = self._density.describe(search_space)
+        search = self.density.describe(search_space)
         return {
-            "density_bounds": self._density.bounds,
-            "schedule": self._schedule,
-            "batch_size": self._batch_size,
+            "density_bounds": self.density.bounds,
+            "schedule": self.schedule,
+            "batch_size": self.batch_size,
             "search": {name: search[name] for name in search.keys() - {"bounds", "prior"}},
             "startup_runs": self.startup_runs or None,
         }
@@ -96,7 +96,7 @@ class BoundedDraws:
         """
         history = self._history.of(self._visible_runs(slot), space)
         try:
-            proposal = self._density.propose(history, space, rng, slot.plan.design.direction)
+            proposal = self.density.propose(history, space, rng, slot.plan.design.direction)
         except Exception:
             # A score model or a solver failed, and the scores of earlier runs may be why. If this
             # counted as a failed run, the law of a run would leave the density bounds.
@@ -106,7 +106,7 @@ class BoundedDraws:
 
     def _visible_runs(self, slot: Slot) -> list[FrozenTrial]:
         """Returns the runs that a slot's density may depend on, by slot."""
-        if self._schedule == "any":
+        if self.schedule == "any":
             return [
                 trial
                 for trial in trials_of(slot.study)
@@ -114,10 +114,11 @@ class BoundedDraws:
             ]
         return completed_batches(
             slot.study,
-            slot.number - slot.number % self._batch_size,
+            slot.number - slot.number % self.batch_size,
             is_own=slot.is_asked_by_this_thread,
         )
 
 
-def _outcome(trial: FrozenTrial) -> RunOutcome:
+def outcome_of(trial: FrozenTrial) -> RunOutcome:
+    """Returns all that a density may know of a run that has ended."""
     return RunOutcome(stored_form(trial)[0], score(trial))

@@ -111,7 +111,7 @@ class SelectionStrategy(SlotStrategy):
         self._trials = trials.checked()
         self._prior = checked_prior(prior)
         self._is_uniform = type(self._prior) is UniformPrior  # A subclass may be another law.
-        self._adaptive = adaptive
+        self.adaptive = adaptive
         if not self._is_uniform and self.search_space is None:
             raise InvalidArgumentError(
                 "search_space",
@@ -141,8 +141,8 @@ class SelectionStrategy(SlotStrategy):
         """Returns the distribution of T, the space, the prior, and the density near it."""
         space = self.search_space or {}
         density: RecordedDensity = {}
-        if self._adaptive is not None:
-            density = self._adaptive.recorded_settings(space)
+        if self.adaptive is not None:
+            density = self.adaptive.recorded_settings(space)
         return SelectionSettings(
             trials=self._trials,
             search_space=self.recorded_space(),
@@ -165,7 +165,7 @@ class SelectionStrategy(SlotStrategy):
             settings["run"] = self._run
         if self._output_attributes:
             settings["output_attributes"] = list(self._output_attributes)
-        return settings if self._adaptive is None else settings | self._adaptive.public_settings()
+        return settings if self.adaptive is None else settings | self.adaptive.public_settings()
 
     # Who may run.
 
@@ -216,7 +216,7 @@ class SelectionStrategy(SlotStrategy):
 
     def _adaptive_draws(self, number: int) -> AdaptiveDraws | None:
         """Returns what draws the run of a slot; None is the prior."""
-        adaptive = self._adaptive
+        adaptive = self.adaptive
         return None if adaptive is None or number < adaptive.startup_runs else adaptive
 
     # The end of a run.

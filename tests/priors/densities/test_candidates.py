@@ -98,7 +98,7 @@ class Adversary(AdaptiveDensity):
         super().__init__(**settings)
         self.weigh = weigh
 
-    def _log_weights(self, history: Any, candidates: Candidates, sign: float) -> np.ndarray:
+    def log_weights(self, history: Any, candidates: Candidates, sign: float) -> np.ndarray:
         return self.weigh(candidates)
 
 
