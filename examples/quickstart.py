@@ -15,7 +15,7 @@ if FASHION.is_dir():
         np.frombuffer(gzip.decompress((FASHION / file).read_bytes()), np.uint8, offset=header)
         for file, header in (("train-images-idx3-ubyte.gz", 16), ("train-labels-idx1-ubyte.gz", 8))
     )
-    side, high, size, epochs = 28, 255, 60_000, 3
+    side, high, size, epochs = 28, 255, 60_000, 2
 else:  # handwritten digits, which come with scikit-learn
     images, labels = load_digits(return_X_y=True)
     side, high, size, epochs = 8, 16, 1_797, 20

@@ -34,6 +34,7 @@ from optuna_dp.accounting.rdp_curves import (
     running_minimum,
 )
 from optuna_dp.core.arrays import FloatArray
+from optuna_dp.core.numbers_shown import SHOWN_ORDERS
 from optuna_dp.errors import InvalidArgumentError
 
 # From this order on dp-accounting's loop in Python takes longer than the rest of the curve.
@@ -41,6 +42,7 @@ _LONG_SERIES = 65
 # Where the profile that a curve implies is read.
 _PROFILE_POINTS = 4000
 
+_USUAL_ORDERS = np.union1d(DEFAULT_ORDERS, SHOWN_ORDERS)
 PairOf = Callable[[dp_event.DpEvent, str], DominatingPair]
 
 
@@ -97,7 +99,8 @@ def best_rdp_of(
         pair_of: Gives the pair that dominates an event.
     """
     result_orders = checked_orders(orders)
-    grid = np.union1d(np.union1d(result_orders, np.ceil(result_orders)), DEFAULT_ORDERS)
+    # One grid for all that statements and callbacks ask, so that it is computed once.
+    grid = np.union1d([*result_orders, *np.ceil(result_orders)], _USUAL_ORDERS)
     supported_events.check_supported(event, relation)
     curve = _rdp_cached(canonical_key(event), relation, tuple(grid.tolist()), pair_of)
     return running_minimum(grid, curve)[np.searchsorted(grid, result_orders)]

@@ -34,7 +34,9 @@ def check(
     arguments: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="[-- ARGUMENTS]", help="What the file finds in sys.argv, after its name."
+            metavar="-- ARGUMENTS",
+            hidden=True,
+            help="What the file finds in sys.argv, after its name.",
         ),
     ] = None,
     plan: Annotated[
@@ -62,7 +64,8 @@ def check(
     Half of the cores, and four at most, compute: short runs are slower on more. OMP_NUM_THREADS
     and torch.set_num_threads change that.
 
-    The file finds its own name in sys.argv, and what stands after two dashes.
+    The file finds its own name in sys.argv, and what stands after two dashes, as in
+    optuna-dp check train.py:objective --plan plan -- --data made_up.csv
 
     Example: optuna-dp check train.py:objective --plan plan
     """

@@ -66,12 +66,9 @@ class Command(TyperCommand):
         rows = []
         for parameter in self.get_params(ctx):
             group = "Arguments" if parameter.param_type_name == "argument" else "Options"
-            rows.append(
-                (
-                    getattr(parameter, "rich_help_panel", None) or group,
-                    parameter.get_help_record(ctx),
-                )
-            )
+            record = parameter.get_help_record(ctx)
+            if record is not None:  # Of a hidden one.
+                rows.append((getattr(parameter, "rich_help_panel", None) or group, record))
         _write_groups(formatter, rows)
 
 

@@ -236,7 +236,7 @@ class PrivacyCallback:
             procedure.name_of(trial.number),
             _in_words(_SHOWN_ORDERS),
             _in_words(spent),
-            _in_words(whole.rdp(_SHOWN_ORDERS)),
+            _in_words(_spent([whole.event], whole.neighboring_relation)),
         )
 
     def _warn(self, opened_study: OpenedStudy, slots: Sequence[FrozenTrial]) -> None:
@@ -404,11 +404,10 @@ def _spent(events: Sequence[dp_event.DpEvent], relation: str) -> FloatArray:
     # Start-up time.
     import numpy as np
 
-    from optuna_dp.accounting.guarantee import Guarantee
+    from optuna_dp.accounting.run_rdp import rdp_of
 
     # Divergences add up. Runs of one rung are equal, and their curve is computed once.
-    curves = [Guarantee(event, relation).rdp(_SHOWN_ORDERS) for event in events]
-    return np.asarray(np.sum(curves, axis=0))
+    return np.asarray(sum(rdp_of(event, relation, _SHOWN_ORDERS) for event in events))
 
 
 def _in_words(numbers: Iterable[float]) -> str:

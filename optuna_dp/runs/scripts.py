@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import functools
 import hashlib
+import os
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -32,13 +33,16 @@ def script_of(frame: FrameType | None) -> dict[str, str]:
         return {}  # A notebook, a prompt, or a function that was sent to this process.
     script = Path(frame.f_code.co_filename).resolve()
     folder, files = script.parent, {script}
+    # A look at the texts first: thousands of modules may be loaded.
+    folders = (str(folder), os.path.dirname(os.path.abspath(frame.f_code.co_filename)))
     for module in list(sys.modules.values()):
         name = getattr(module, "__file__", None)
-        if isinstance(name, str) and name.endswith(".py"):
+        if not isinstance(name, str) or not name.endswith(".py") or "site-packages" in name:
+            continue
+        if name.startswith(folders):
             path = Path(name).resolve()
             # Some modules have a name in place of a file: torch.classes says "_classes.py".
-            is_beside = folder in path.parents and path.is_file()
-            if is_beside and "site-packages" not in path.parts:
+            if folder in path.parents and path.is_file():
                 files.add(path)
     if len(files) > _MOST_FILES:
         files = {script}

@@ -631,14 +631,17 @@ def _optimizer_and_rate(
         inputs = learner.default_inputs(records)
     if inputs is None:
         raise unknown_inputs(learner.example_of_inputs(records))
+    kinds = default_optimizers(learner, inputs) if optimizer is None else [optimizer]
     kind, rehearsal = rehearsed_in_turn(
-        run,
-        learner,
-        inputs,
-        optimizers=default_optimizers(learner, inputs) if optimizer is None else [optimizer],
-        schedule=schedule,
-        clipping_norm=clipping_norm,
+        run, learner, inputs, optimizers=kinds, schedule=schedule, clipping_norm=clipping_norm
     )
+    if kind != kinds[0]:  # Public numbers decide it, and the model.
+        _logger.info(
+            "This run is trained by %s: with its noise the rule for %s asks for steps that a loss "
+            "may be too curved for. optimizer= says another one.",
+            optimizer_name(kind),
+            optimizer_name(kinds[0]),
+        )
     return kind, rehearsal.learning_rate, rehearsal
 
 

@@ -27,7 +27,7 @@ POLICIES = ("history", "data")
 # Beyond, composing all runs costs more than the best of them by the rank profile.
 _FEW_RUNS = 8
 # At which a profile is read for the Rényi curve.
-_POINTS_OF_CURVE = 400
+_POINTS_OF_CURVE = 150
 
 
 def _as_trials(name: str, value: object) -> TrialCount:

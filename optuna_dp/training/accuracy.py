@@ -46,7 +46,8 @@ def reading_of(loss: PairLoss | None) -> Reading | None:
     if loss is None:
         return None
     # The loss may draw, and the generators are shared with trainings of other threads.
-    with warnings.catch_warnings(), Draws(torch.device("cpu"), seed=0).for_step():
+    # They wait for one another, so filters of warnings are put back in turn, too.
+    with Draws(torch.device("cpu"), seed=0).for_step(), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         if _compares_classes(loss):
             return "classes"

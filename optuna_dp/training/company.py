@@ -1,4 +1,4 @@
-"""Hints on models and losses that compare the records of a batch, or print them.
+"""Hints on models and losses that compare the records of a batch.
 
 Here each record is computed alone, in a batch of one. A model that subtracts the mean of its
 batch, or a loss that compares records, is private then, and learns little or nothing. Made-up
@@ -7,10 +7,9 @@ records show it. Nothing is refused for it.
 
 from __future__ import annotations
 
-import io
 import warnings
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, redirect_stdout
+from contextlib import contextmanager
 from typing import Any, TypeAlias
 
 import torch
@@ -42,12 +41,6 @@ _COMPARES = (
 )
 
 
-_PRINTS = (
-    "The model or the loss prints while a record is computed. What it prints of a record has no "
-    "noise, so it must not leave your hands: show and keep no output of this script."
-)
-
-
 class Company:
     """A model and its loss, asked what other records do to a record's output.
 
@@ -63,7 +56,6 @@ class Company:
     ) -> None:
         self._scope, self._loss = scope, loss
         self._weights, self._buffers = weights, buffers
-        self._printed = io.StringIO()
         self._draws = Draws(next(iter(weights.values())).device, seed=_SEED)
 
     def hints(self, records: Parts, inputs: Part) -> list[str]:
@@ -73,15 +65,14 @@ class Company:
             records: Made-up records, twice as many as are computed together.
             inputs: Made-up inputs of the model; None if there are none.
         """
-        hints = []
         try:
-            with warnings.catch_warnings(), redirect_stdout(self._printed):
+            # Trainings of other threads wait, so filters of warnings are put back in turn.
+            with self._draws.for_step(), self._evaluating(), warnings.catch_warnings():
                 # Of shapes, which a batch has and a record has not.
                 warnings.simplefilter("ignore")
-                hints = self._of_company(records, inputs)
+                return self._of_company(records, inputs)
         except Exception:  # It cannot take them together, so nothing is known.
-            pass
-        return hints + ([_PRINTS] if self._printed.getvalue() else [])
+            return []
 
     def _of_company(self, records: Parts, inputs: Part) -> list[str]:
         records = _with_inputs(records, inputs)
@@ -90,7 +81,10 @@ class Company:
         outputs = self._outputs(_joined(first))
         # The last one stays: a recurrence along the batch axis begins at the first one.
         beside_others = self._outputs(_joined([*second[:-1], first[-1]]))
-        hints = [_MIXES] if _differ_in_last_row(outputs, beside_others) else []
+        # A model that draws gives another output each time.
+        is_the_same = not _differ_in_last_row(outputs, self._outputs(_joined(first)))
+        mixes = is_the_same and _differ_in_last_row(outputs, beside_others)
+        hints = [_MIXES] if mixes else []
         if self._loss is not None and self._moves_only_together(self._loss, outputs, records):
             hints.append(_COMPARES)
         return hints
@@ -131,6 +125,17 @@ class Company:
             return bool(gradient.nan_to_num(0.0, 0.0, 0.0).any())
 
         return moves(slice(None)) and not any(moves(slice(i, i + 1)) for i in range(TOGETHER))
+
+    @contextmanager
+    def _evaluating(self) -> Iterator[None]:
+        """Without dropout, whose draws other threads may disturb."""
+        modes = [(part, part.training) for part in self._scope.model.modules()]
+        self._scope.model.eval()
+        try:
+            yield
+        finally:
+            for part, mode in modes:
+                part.training = mode
 
     def _copied_buffers(self) -> Tensors:
         return {name: buffer.clone() for name, buffer in self._buffers.items()}

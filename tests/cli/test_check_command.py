@@ -159,8 +159,8 @@ def test_an_objective_that_never_starts_its_run(script: Path) -> None:
     ],
 )
 def test_bad_input_of_a_check_is_one_clear_line(script: Path, arguments, says: str) -> None:
-    (script.parent / "broken.py").write_text("import nowhere\n")
-    (script.parent / "exits.py").write_text("raise SystemExit(3)\n")
+    (script.parent / "broken.py").write_text("import nowhere\n\n\ndef honest(trial): ...\n")
+    (script.parent / "exits.py").write_text("raise SystemExit(3)\n\n\ndef honest(trial): ...\n")
     done = run(*(text.format(script=script, folder=script.parent) for text in arguments))
     assert done.exit_code == 2
     lines = [line for line in done.stderr.splitlines() if not line.startswith("a line of")]

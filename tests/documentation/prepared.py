@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import optuna
+import pytest
 
 import optuna_dp as odp
 
@@ -43,8 +44,15 @@ def _propose_test() -> dict[str, Any]:
     }
 
 
+def _bring_your_model() -> dict[str, Any]:
+    for package in ("torch", "pandas"):
+        pytest.importorskip(package)
+    return {}
+
+
 _PREPARED: dict[str, Callable[[], dict[str, Any]]] = {
     "docs/how-to/audit.md": _audit,
+    "docs/how-to/bring-your-model.md": _bring_your_model,
     "docs/how-to/propose-test.md": _propose_test,
 }
 

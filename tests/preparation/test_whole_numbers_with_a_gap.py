@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import optuna_dp as odp
+from optuna_dp.errors import OptunaDPError
 
 pandas = pytest.importorskip("pandas")
 SCHEMA = odp.Schema({"age": (20, 80), "visits": (0, 9), "died": ["no", "yes"]}, target="died")
@@ -69,3 +70,19 @@ def test_names_that_became_floats_are_not_taken_for_one_person() -> None:
     as_floats = pandas.DataFrame({"age": [*ages, 60.0], "patient": [*names, None]})
     # Nobody can be told from another there, so no row is kept, and none displaces another one.
     assert len(schema.encode(as_floats).x) == 0
+
+
+def test_an_error_of_a_preparation_quotes_no_record() -> None:
+    """The curator's log is shown to helpers and pasted into reports."""
+
+    def prepare(rows: object) -> object:
+        names = rows["died"]  # type: ignore[index]
+        if any("Smith" in str(name) for name in names):
+            raise ValueError(f"who is {list(names)}?")
+        return np.asarray(rows["age"], dtype=float)[:, None]  # type: ignore[index]
+
+    table = _table(False)
+    table.loc[0, "died"] = "J. Smith"  # type: ignore[attr-defined]
+    with pytest.raises(OptunaDPError) as refusal:
+        SCHEMA.encode(table, prepare=prepare)
+    assert "Smith" not in str(refusal.value)

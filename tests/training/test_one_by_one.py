@@ -95,6 +95,7 @@ MODELS: dict[str, tuple[Callable[[], nn.Module], Any]] = {
 
 
 @pytest.mark.filterwarnings("ignore:Full backward hook is firing")
+@pytest.mark.filterwarnings("ignore:The model's output for an input depends on the other inputs")
 @pytest.mark.parametrize("kind", MODELS)
 def test_a_step_is_the_clipped_sum_of_single_gradients(kind: str) -> None:
     torch.manual_seed(0)

@@ -205,17 +205,6 @@ def test_a_score_that_is_mostly_noise_is_said_to_be(noise: float, caplog: Any) -
     assert ("noise" in caplog.text) == (noise > 1.0)
 
 
-@pytest.mark.filterwarnings("ignore:Records are computed")  # A number is looked at in Python.
-def test_a_loss_that_prints_is_told_that_this_has_no_noise() -> None:
-    def loss(output: Any, target: Any) -> Any:
-        value = cross_entropy(output, target)
-        print("loss", float(value.detach()))
-        return value
-
-    with pytest.warns(UserWarning, match="prints"):
-        train(nn.Linear(4, 3), loss=loss, learning_rate=0.1)
-
-
 class Tuple(nn.Module):
     def __init__(self) -> None:
         super().__init__()

@@ -762,6 +762,24 @@ def test_attributes_that_the_sampler_names_are_released_if_somebody_vouches_for_
     assert "did everything itself" not in release.statement()
 
 
+@pytest.mark.parametrize(
+    ("text", "is_asked"),
+    [('{"positives": 450}', True), ("accuracy 0.84", True), ("resnet18", False)],
+)
+def test_a_report_that_was_made_a_text_is_asked_about(text: str, is_asked: bool) -> None:
+    def notes(trial: optuna.Trial) -> float:
+        trial.set_user_attr("report", text)
+        return honest(trial)
+
+    study = study_of(sampler(PLAN, output_attributes=["report"]))
+    study.optimize(notes)
+    if is_asked:
+        with pytest.raises(ReleaseRefusedError):
+            odp.release(study)
+    else:
+        assert odp.release(study).attributes["report"] == text
+
+
 def test_a_warning_of_secretly_many_runs_comes_once_whatever_the_attributes() -> None:
     run = odp.RunPlan(
         records=1000, batch_size=64, steps=10, noise_multiplier=1.0, score_noise_multiplier=4.0
@@ -930,7 +948,8 @@ def test_who_has_several_records_reads_it_at_the_top() -> None:
         r"epsilon = \S+ and delta = 1e-05 for each patient\*\* with up to 3 records, and with"
     )
     assert re.search(
-        rf"differentially private with {for_each} epsilon = \S+ for one record", words
+        rf"differentially private with {for_each} epsilon = \S+ for one with a single record",
+        words,
     )
     assert "times the number of records that is 0.01" in statement
 

@@ -54,7 +54,7 @@ def test_randomised_response_is_met_from_above(epsilon: float) -> None:
 def test_no_exact_selection_is_above_either_bound() -> None:
     rng = np.random.default_rng(1)
     compared = 0
-    for i in range(60):
+    for i in range(36):
         on, off = random_laws(rng, int(rng.integers(2, 5)))
         trials, pair = LAWS[i % len(LAWS)], pair_of_laws(on, off)
         run = divergences(on, off)
@@ -74,7 +74,7 @@ def test_no_exact_selection_is_above_either_bound() -> None:
             assert np.all(closed >= exact * (1.0 - 1e-11))
             assert np.all(from_profile >= exact * (1.0 - 1e-11))
             compared += int(np.isfinite(exact).sum())
-    assert compared > 1000
+    assert compared > 500
 
 
 @pytest.mark.parametrize("bounds", [(1.0, 1.0), (0.75, 2.0)])
