@@ -180,12 +180,12 @@ def make_private(
     pieces = _batches_of_a_step(numbers, physical_batch_size)
     private = hooked(module)
     try:
+        if run.is_independent:
+            take(trial.study, weights)
         training_claim = claim(trial, TRAININGS, by=BY_OPACUS)
     except BaseException:
         private.to_standard_module()
         raise
-    if run.is_independent:
-        take(trial.study, weights)
     training = WatchedTraining(
         numbers,
         training_claim,

@@ -293,6 +293,7 @@ def _of_type(values: npt.NDArray[Any], dtype: np.dtype[Any]) -> npt.NDArray[Any]
 
 
 def _array(column: list[object]) -> npt.NDArray[Any]:
-    if all(isinstance(value, int | float) and not isinstance(value, bool) for value in column):
-        return np.asarray(column, dtype=np.float64)
+    kinds = {*map(type, column)}
+    if kinds <= {int, float}:
+        return np.asarray(column, dtype=np.int64 if kinds == {int} else np.float64)
     return column_of(column)

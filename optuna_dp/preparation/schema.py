@@ -413,14 +413,18 @@ class Schema:
     def _prepared_of_made_up(self, prepare: Prepare, rows: Rows) -> Prepared:
         """Returns what a function makes of made-up rows: the inputs of a rehearsal.
 
-        The rate that is rehearsed with them is public, so their types must not tell of a record.
+        The rate that is rehearsed with them is public, so their types must not tell of a record:
+        all numbers are floats, or whole numbers where the function cannot take floats.
         """
         try:
             made_up = self._made_up_rows(rows, _MADE_UP_ROWS, same_types=False)
             return result_of(prepare, made_up, are_made_up=True)
         except InvalidArgumentError:
-            # It needs whole numbers. Then it fails on the records as well if one has a gap.
-            made_up = self._made_up_rows(rows, _MADE_UP_ROWS)
+            is_table = isinstance(self._inputs, TableInputs)
+            # Arrays such as images have one type, which no single record decides.
+            made_up = self._made_up_rows(
+                rows, _MADE_UP_ROWS, same_types=not is_table, are_whole=is_table
+            )
             return result_of(prepare, made_up, are_made_up=True)
 
     def _names(self, there: list[str] | None) -> list[str] | None:
@@ -516,7 +520,12 @@ class Schema:
         return self._inputs.encode(made_up)
 
     def _made_up_rows(
-        self, like: Rows, count: int | None = None, *, same_types: bool = True
+        self,
+        like: Rows,
+        count: int | None = None,
+        *,
+        same_types: bool = True,
+        are_whole: bool = False,
     ) -> Rows:
         """Returns raw rows that are made up, in the form of others; the same each time.
 
@@ -525,6 +534,7 @@ class Schema:
             count: How many ordinary ones; None for a few, with some that are hardly ordinary: with
                 ends of ranges, missing values, and values out of range.
             same_types: Whether numbers have the types of ``like``.
+            are_whole: Whether the numbers of a table's ordinary rows are rounded to whole ones.
         """
         rng = np.random.default_rng(0)
         ordinary = count or _FEW_ROWS
@@ -540,6 +550,11 @@ class Schema:
                 # A value that is missing where the row has others: most gaps are of that kind.
                 column[place % ordinary] = odd[name][0]
             rows = {name: [*odd[name], *column] for name, column in rows.items()}
+        if are_whole:
+            rows = {
+                name: [round(value) if isinstance(value, float) else value for value in column]
+                for name, column in rows.items()
+            }
         return frames.in_the_form_of(like, rows, same_types=same_types)
 
     # -- what is stated ---------------------------------------------------------------------------

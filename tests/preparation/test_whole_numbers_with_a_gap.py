@@ -54,10 +54,16 @@ def test_made_up_inputs_do_not_tell_of_a_gap(kind: str) -> None:
 
 
 def test_a_function_that_needs_whole_numbers_is_prepared() -> None:
-    def prepare(rows: object) -> object:
-        return np.eye(10)[rows["visits"].fillna(0).clip(0, 9).astype(int)]  # type: ignore[index]
+    """Its made-up inputs have one type too, whatever whole numbers the table has."""
 
-    assert SCHEMA.encode(_table(False), prepare=prepare).x.shape == (50, 10)
+    def prepare(rows: object) -> object:
+        return np.eye(10)[rows["visits"].clip(0, 9).to_numpy()]  # type: ignore[index]
+
+    table = _table(False)
+    narrow = table.astype({"visits": "int8"})  # type: ignore[attr-defined]
+    wide, other = (SCHEMA.encode(rows, prepare=prepare) for rows in (table, narrow))
+    assert wide.x.shape == (50, 10)
+    assert np.array_equal(wide.made_up_inputs, other.made_up_inputs)
 
 
 def test_names_that_became_floats_are_not_taken_for_one_person() -> None:
