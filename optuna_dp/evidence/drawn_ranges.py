@@ -83,7 +83,12 @@ def draw_ranges(run: Run, schema: Schema, rows: object) -> Schema:
             fix='For example odp.Schema(income=odp.Number(0, 1e8, scale="private"), ...). By any '
             "other schema encode at once.",
         )
-    trial = run.own_trial()
+    ranges = run.ranks.shared(lambda: _ranges(run.own_trial(), schema, rows))
+    return schema.with_ranges({name: (low, high) for name, (low, high) in ranges.items()})
+
+
+def _ranges(trial: Trial, schema: Schema, rows: object) -> dict[str, list[float]]:
+    """Returns the ranges of a study, drawn if no trial has drawn them."""
     query = _query(trial)
     columns = schema.open_columns
     if len(columns) != query.columns:
@@ -103,9 +108,8 @@ def draw_ranges(run: Run, schema: Schema, rows: object) -> Schema:
             f"{', '.join(map(repr, ranges['columns']))}. They are drawn once in a study, and the "
             "plan pays for one draw. Give the schema that the first trial gave."
         )
-    return schema.with_ranges(
-        {name: (low, high) for name, (low, high) in ranges["ranges"].items()}
-    )
+    drawn: dict[str, list[float]] = ranges["ranges"]
+    return drawn
 
 
 def _drawn(trial: Trial, schema: Schema, rows: object, query: RangeQuery) -> JsonObject:

@@ -6,6 +6,7 @@ import os
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
+from types import FrameType
 
 import optuna.logging
 from optuna.storages import InMemoryStorage
@@ -16,6 +17,7 @@ from optuna_dp.errors import PlanError
 from optuna_dp.evidence.procedures import procedure_of
 from optuna_dp.evidence.run_checks import warning_of
 from optuna_dp.runs.judgement import judge_at_end
+from optuna_dp.runs.ranks_trial import RanksTrial
 from optuna_dp.runs.run import Run
 from optuna_dp.runs.scripts import script_of
 from optuna_dp.runs.trial_notes import note, noted, stored_trial, used_records
@@ -65,6 +67,27 @@ def start_run(trial: Trial) -> Run:
         >>> odp.start_run(study.ask()) == plan.pilot
         True
     """
+    asking = sys._getframe(1)
+    if isinstance(trial, RanksTrial):  # In each rank the same run; rank 0 has the trial.
+        ranks_trial = trial
+        own: list[Run] = []
+
+        def numbers_only(trial: Trial) -> Run:
+            own.append(_started(trial, asking))
+            return replace(own[0], trial=None)
+
+        run = ranks_trial.answered(numbers_only)
+        return replace(own[0] if own else run, ranks=ranks_trial.ranks)
+    return _started(trial, asking)
+
+
+def _started(trial: Trial, asking: FrameType) -> Run:
+    """Returns the run of a trial, and notes that it was asked for.
+
+    Args:
+        trial: The trial.
+        asking: The frame of who asked.
+    """
     if not isinstance(trial, Trial):
         raise PlanError(
             f"start_run got a value of type {type(trial).__name__}. Give it the trial that Optuna "
@@ -109,7 +132,7 @@ def start_run(trial: Trial) -> Run:
         # A fork has a copy of a study in memory, and what happens to one is not seen in the other.
         in_memory = isinstance(storage_of(trial.study), InMemoryStorage)
         home = {"process": os.getpid()} if in_memory else {}
-        note(trial, ASKED, **home, script=script_of(sys._getframe(1)))
+        note(trial, ASKED, **home, script=script_of(asking))
     return run
 
 

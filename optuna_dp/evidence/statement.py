@@ -182,11 +182,13 @@ def step_facts(spending: JsonObject) -> list[Fact]:
         else ". The device computes other bits of a gradient each time, so that a gradient does "
         "not depend on the other records could not be tested"
     )
+    places = "" if step["ranks"] == 1 else f" in each of {step['ranks']} processes"
     text = (
         f"enforced: each gradient was clipped to the norm {step['clipping_norm']:g} and rounded "
         f"to a grid of {step['units']:,} units in that norm; gradients were added as whole "
         f"numbers, without error; the noise is from {step['generator']}'s generator, rounded to "
-        f"the grid; {step['physical_batch']} gradients at most were computed at a time. The "
+        f"the grid; {step['physical_batch']} gradients at most were computed at a time"
+        f"{places}. The "
         f"numbers are those of the released run{remark}"
     )
     optimizer = {"function": "made by a function of the script"}.get(
@@ -231,8 +233,8 @@ def impossible_step(spending: JsonObject) -> str:
         return f"a grid of {step['units']} units in a clipping norm is no grid of a training"
     if step["optimizer"] not in OPTIMIZER_NAMES or step["rate"] not in (GIVEN, REHEARSED):
         return "an optimizer, or where its rate came from, is none of a training"
-    if not (step["clipping_norm"] > 0.0 and step["physical_batch"] >= 1):
-        return "a clipping norm or a physical batch is not positive"
+    if not (step["clipping_norm"] > 0.0 and min(step["physical_batch"], step["ranks"]) >= 1):
+        return "a clipping norm, a physical batch or a number of processes is not positive"
     return ""
 
 

@@ -304,6 +304,7 @@ _OF_A_STEP = (
     "clipping_norm",
     "units",
     "physical_batch",
+    "ranks",
     "reproducible",
     "optimizer",
     "rate",

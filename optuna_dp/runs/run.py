@@ -21,6 +21,7 @@ from optuna_dp.runs.trial_notes import BY_RUN_SCORE, claim, claims, note, noted,
 from optuna_dp.study.entries import ASKED, SCORES, SPENT, TRAININGS
 from optuna_dp.study.trials import refuse_constraints
 from optuna_dp.training.learning_rate import NOISE_PER_WEIGHT, Optimizer, learning_rate
+from optuna_dp.training.ranks import ALONE, Ranks
 from optuna_dp.training.schedules import CONSTANT, Schedule
 
 if TYPE_CHECKING:
@@ -78,6 +79,8 @@ class Run:
             numbers, which cannot train or score.
         name: What the trial's run is in the words of its plan, such as "Pilot 2 of 4"; empty where
             the number of runs is secret.
+        ranks: The processes that make the run together (:func:`optuna_dp.distributed.
+            optimize_ranks`); by default this one alone.
     """
 
     noise_multiplier: float
@@ -95,6 +98,7 @@ class Run:
     is_independent: bool = False
     trial: Trial | None = field(default=None, repr=False, compare=False)
     name: str = field(default="", repr=False, compare=False)
+    ranks: Ranks = field(default=ALONE, repr=False, compare=False)
 
     @property
     def sgd(self) -> SgdRun | None:
@@ -110,9 +114,14 @@ class Run:
 
         Raises:
             PlanError: If no trial was given these numbers (they are a plan's), the trial has
-                ended, or it began in another process.
+                ended, or it began in another process; or this process is not rank 0.
             InvalidArgumentError: If the trial has constraints.
         """
+        if not self.ranks.leads:
+            raise PlanError(
+                "This process is not rank 0, and only rank 0 has the study. Several ranks train "
+                "by odp.train; what else touches the records is for one process."
+            )
         if self.trial is None:
             raise PlanError(
                 "These are the numbers of a plan, and no trial was given them. In the "

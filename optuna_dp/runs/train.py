@@ -189,8 +189,7 @@ def _set_up_of_call(
     run: object = None, *args: object, **kwargs: object
 ) -> AbstractContextManager[None]:
     """Returns what marks the error of a call that does not fit ``odp.train``."""
-    trial = run.trial if isinstance(run, Run) else None
-    return contextlib.nullcontext() if trial is None else set_up_of(trial)
+    return _set_up(run.trial if isinstance(run, Run) else None)
 
 
 @validation.answers_familiar_names(_FAMILIAR_NAMES, refused_in=_set_up_of_call)
@@ -346,13 +345,12 @@ def train(
         >>> 0.5 < trained.score < 1.2
         True
     """
-    # What was asked for.
-    numbers = _checked_run(run)
-    trial = run.own_trial()
+    # What was asked for. Only rank 0 of several has the trial.
+    numbers, ranks = _checked_run(run), run.ranks
+    trial = run.own_trial() if ranks.leads else None
     prepared = records if isinstance(records, PreparedRecords) else None
     task = None if prepared is None else prepared.task
-    with set_up_of(trial):
-        refuse_second(trial, TRAININGS)
+    with _set_up(trial):
         norm = checked_clipping_norm(clipping_norm)
         if physical_batch_size is not None:
             validation.whole("physical_batch_size", physical_batch_size, 1)
@@ -367,13 +365,15 @@ def train(
             is_scored = run.scored_on in ("training", None) or score_records is not None
             score = _usual_score(task) if is_scored and record_score is None else None
         functions = LossAndScore(loss, record_loss, score, record_score, task)
-        _check_direction(trial.study, functions.score)
+        if trial is not None:
+            refuse_second(trial, TRAININGS)
+            _check_direction(trial.study, functions.score)
         if prepared is not None:
             _refuse_missing_targets(prepared, record_loss)
         all_records = read_records(records)
 
     # How many there are, and which are scored. An error here may tell of them and costs the run.
-    if prepared is not None:
+    if prepared is not None and trial is not None:
         _refuse_foreign_ranges(trial, prepared)
     check_number(all_records, numbers.records)
     scored = scored_records(
@@ -385,7 +385,7 @@ def train(
     user_model = _made(model)
 
     # A copy of the model, tried on made-up records; the optimizer and its rate, on noise.
-    with set_up_of(trial):
+    with _set_up(trial):
         refuse_as_inputs(inputs, all_records, held_out)
         learner = made_learner(
             user_model,
@@ -395,58 +395,79 @@ def train(
             batch_size=numbers.batch_size,
             holders=[*all_records.holders(), *(() if to_score is None else to_score.holders())],
         )
-        if run.is_independent:
+        if run.is_independent and trial is not None:
             refuse_trained(trial.study, learner.user_parts)
-        _warn_of_names(user_model, functions, optimizer, all_records)
+        if ranks.leads:
+            _warn_of_names(user_model, functions, optimizer, all_records)
         learner.try_out(all_records, to_score)
-        _warn_of_slowness(learner, numbers)
-        _warn_of_blindness(scored)
+        if ranks.leads:
+            _warn_of_slowness(learner, numbers)
+            _warn_of_blindness(scored)
         if inputs is None and prepared is not None:
             inputs = prepared.made_up_inputs
-        kind, rate, rehearsal = _optimizer_and_rate(
-            run, learner, all_records, inputs, optimizer, learning_rate, schedule, norm
+        name, rate, rehearsal = ranks.shared(
+            lambda: _optimizer_and_rate(
+                run, learner, all_records, inputs, optimizer, learning_rate, schedule, norm
+            )
         )
+        kind = name if optimizer is None else optimizer
         remarks = () if rehearsal is None else rehearsal.remarks
-        for remark in (*learner.hints(inputs), *remarks):
+        for remark in (*learner.hints(inputs), *remarks) if ranks.leads else ():
             warnings.warn(remark, UserWarning, stacklevel=_CALLER - 1)
         learner.begin(kind, rate)
         exact_step = _exact_step(learner, norm, numbers)
+        ranks.make_alike(learner, all_records, *(() if to_score is None else (to_score,)))
 
     # The claim, before the first step; the steps; the score.
-    if run.is_independent:
+    is_reproducible = ranks.all_agree(learner.is_reproducible)
+    if run.is_independent and trial is not None:
         take(trial.study, learner.user_parts)
-    training_claim = claim(
-        trial,
-        TRAININGS,
-        by=BY_ENGINE,
-        noise_multiplier=numbers.noise_multiplier,
-        sample_rate=numbers.sample_rate,
-        steps=numbers.steps,
-        clipping_norm=norm,
-        units=exact_step.units,
-        generator=NOISE_GENERATOR,
-        physical_batch=learner.chunk_size,
-        reproducible=learner.is_reproducible,
-        optimizer=optimizer_name(kind),
-        rate=GIVEN if rehearsal is None else REHEARSED,
-        prepared=preparation,
+    training_claim = (
+        None
+        if trial is None
+        else claim(
+            trial,
+            TRAININGS,
+            by=BY_ENGINE,
+            noise_multiplier=numbers.noise_multiplier,
+            sample_rate=numbers.sample_rate,
+            steps=numbers.steps,
+            clipping_norm=norm,
+            units=exact_step.units,
+            generator=NOISE_GENERATOR,
+            physical_batch=learner.chunk_size,
+            ranks=ranks.count,
+            reproducible=is_reproducible,
+            optimizer=name,
+            rate=GIVEN if rehearsal is None else REHEARSED,
+            prepared=preparation,
+        )
     )
+
+    def batch() -> npt.NDArray[np.int64]:
+        return poisson_sample(len(all_records), numbers.sample_rate)
 
     def noisy_gradient(step: int) -> list[Weight]:
         bar.update(bool(step))
-        batch = poisson_sample(len(all_records), numbers.sample_rate)
-        totals = learner.clipped_sum(all_records, batch, exact_step)
-        return [noisy / numbers.batch_size for noisy in exact_step.with_noise(totals)]
+        noisy_sum = ranks.noisy_sum(learner, all_records, batch, exact_step)
+        return [part / numbers.batch_size for part in noisy_sum]
 
-    with _bar_of_steps(run, numbers.steps, show_progress) as bar:
-        take_steps(learner, noisy_gradient, numbers.steps, schedule)
-        bar.update()
-    training_claim.finish()
-    value = _score(trial, learner, scored) if functions.has_score else None
+    with ranks.together():
+        with _bar_of_steps(run, numbers.steps, show_progress) as bar:
+            take_steps(learner, noisy_gradient, numbers.steps, schedule)
+            bar.update()
+        if training_claim is not None:
+            training_claim.finish()
+        value = _score(run, trial, learner, scored) if functions.has_score else None
 
     # What leaves the copy: noisy weights.
     learner.hand_over()
-    return Trained(user_model, value, rate, optimizer_name(kind), rehearsal, preparation)
+    return Trained(user_model, value, rate, name, rehearsal, preparation)
+
+
+def _set_up(trial: Trial | None) -> AbstractContextManager[None]:
+    """Returns what marks errors of the set-up, in the process that has the trial."""
+    return contextlib.nullcontext() if trial is None else set_up_of(trial)
 
 
 def _checked_run(run: object) -> SgdRun:
@@ -622,11 +643,11 @@ def _optimizer_and_rate(
     learning_rate: float | None,
     schedule: Schedule,
     clipping_norm: float,
-) -> tuple[str | OptimizerFactory, float, Rehearsal | None]:
-    """Returns the optimizer, the rate of the first step, and how it was rehearsed."""
+) -> tuple[str, float, Rehearsal | None]:
+    """Returns the optimizer's name, the rate of the first step, and how it was rehearsed."""
     if learning_rate is not None:
         kind = default_optimizers(learner)[0] if optimizer is None else optimizer
-        return kind, validation.positive("learning_rate", learning_rate), None
+        return optimizer_name(kind), validation.positive("learning_rate", learning_rate), None
     if inputs is None:
         inputs = learner.default_inputs(records)
     if inputs is None:
@@ -642,7 +663,7 @@ def _optimizer_and_rate(
             optimizer_name(kind),
             optimizer_name(kinds[0]),
         )
-    return kind, rehearsal.learning_rate, rehearsal
+    return optimizer_name(kind), rehearsal.learning_rate, rehearsal
 
 
 def _exact_step(learner: Learner, clipping_norm: float, numbers: SgdRun) -> ExactStep:
@@ -662,30 +683,39 @@ def _bar_of_steps(run: Run, steps: int, is_shown: bool | None) -> tqdm[NoReturn]
 
     # tqdm's None: in a terminal only.
     is_hidden = None if is_shown is None else not is_shown
+    is_hidden = is_hidden if run.ranks.leads else True
     name = run.name or "Private training"
     return tqdm(total=steps, desc=name, unit="step", disable=is_hidden)
 
 
-def _score(trial: Trial, learner: Learner, scored: ScoredRecords | None) -> float:
+def _score(run: Run, trial: Trial | None, learner: Learner, scored: ScoredRecords | None) -> float:
     """Returns the score that a plan charges for; 0.0 if it charges for none."""
     if scored is None:
         return 0.0
+    score_claim = None
+    if trial is not None and scored.noise_multiplier is not None:
+        facts: dict[str, object] = {"noise_multiplier": scored.noise_multiplier}
+        if scored.is_disjoint:  # These records are protected, too: the statement counts them.
+            facts["size"] = scored.size
+        score_claim = claim(trial, SCORES, by=BY_ENGINE, **facts)
+    values = run.ranks.scores(learner, scored.records)
+    value = run.ranks.shared(lambda: _mean(values, scored))
+    if score_claim is not None:
+        score_claim.finish(value=value)
+    return value
+
+
+def _mean(values: npt.NDArray[np.float64], scored: ScoredRecords) -> float:
+    """Returns the mean of the scores, with the noise of the plan if the records are private."""
     if scored.noise_multiplier is None:
-        return float(np.mean(learner.scores(scored.records)))
+        return float(np.mean(values))
     # Start-up time: OpenDP is slow to load.
     from optuna_dp.scoring import private_mean
 
-    facts: dict[str, object] = {"noise_multiplier": scored.noise_multiplier}
-    if scored.is_disjoint:  # These records are protected, too: the statement counts them.
-        facts["size"] = scored.size
-    score_claim = claim(trial, SCORES, by=BY_ENGINE, **facts)
-    values = learner.scores(scored.records)
-    value = private_mean(
+    return private_mean(
         values,
         lower=0.0,
         upper=1.0,
         size=scored.size,
         noise_multiplier=scored.noise_multiplier,
     )
-    score_claim.finish(value=value)
-    return value

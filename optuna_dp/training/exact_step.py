@@ -28,7 +28,9 @@ chunk of records so that this holds, and tests it before a training
 4. *Sum.* At most 64 such vectors (16 from ten million weights on) are added in single precision.
    Every partial sum is a whole number of at most ``2**24``, so it is exact in every order. These
    sums are added in double precision, exactly up to ``2**53``. So one record more moves the sum by
-   its own vector: by at most ``C``. Replacing a record can move it by ``2 C``.
+   its own vector: by at most ``C``. Replacing a record can move it by ``2 C``. The sums of several
+   processes (``optuna_dp/training/ranks.py``) are added in the same way, each record in one of
+   them. Which one is drawn for each record by itself.
 5. *Noise.* A Gaussian ``z`` of standard deviation ``m K`` is drawn, rounded, and added as a whole
    number. For a whole number ``s``, ``round(s + z) = s + round(z)`` almost surely. So the step is
    the rounded output of the Gaussian mechanism, and rounding is post-processing. The output is

@@ -155,8 +155,16 @@ class Learner(Rehearsable, Protocol):
             step: What clips and adds.
         """
 
-    def scores(self, records: Records) -> FloatArray:
-        """Returns a number in [0, 1] for each record, shape (n,)."""
+    def scores(self, records: Records, indices: npt.NDArray[np.int64]) -> FloatArray:
+        """Returns a number in [0, 1] for each of some records, shape (len(indices),).
+
+        Args:
+            records: The records that are scored.
+            indices: Which of them.
+        """
+
+    def all_numbers(self) -> list[Array]:
+        """Returns all numbers of the copy, also those that are not trained; not copied."""
 
     def hand_over(self) -> None:
         """Puts the trained weights into the user's model, and that into evaluation mode."""

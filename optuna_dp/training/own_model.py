@@ -163,6 +163,9 @@ class OwnModel(Rehearsable):
         rows = rows[:: -(-len(rows) // _ROWS_LOOKED_AT)]
         return np.asarray(rows.double().cpu().numpy())
 
+    def all_numbers(self) -> list[torch.Tensor]:
+        return [*self._module.parameters(), *self._module.buffers()]
+
     def hand_over(self) -> None:
         with torch.no_grad():
             for part, weight in zip(self.user_parts, self._trained, strict=True):

@@ -177,7 +177,7 @@ class SoftmaxLearner(Learner):
     def set_weights(self, values: list[FloatArray]) -> None:
         self._trained[...] = values[0]
 
-    def scores(self, records: Records) -> FloatArray:
+    def scores(self, records: Records, indices: npt.NDArray[np.int64]) -> FloatArray:
         """Returns whether the model is right about each record; see :class:`Learner`."""
 
         def of_chunk(chunk: Chunk) -> npt.NDArray[np.bool_]:
@@ -187,11 +187,13 @@ class SoftmaxLearner(Learner):
             return np.asarray(np.argmax(logits, axis=1) == np.asarray(y))
 
         right = np.zeros(len(records))
-        chunks = chunks_of(np.arange(len(records)), self.chunk_size)
-        for indices, value in in_chunks(of_chunk, chunks):
+        for some, value in in_chunks(of_chunk, chunks_of(indices, self.chunk_size)):
             if value is not None:
-                right[indices] = value
-        return right
+                right[some] = value
+        return right[indices]
+
+    def all_numbers(self) -> list[FloatArray]:
+        return [self._trained]
 
     def hand_over(self) -> None:
         self._model.weights = self._trained.copy()

@@ -169,7 +169,7 @@ class TorchLearner(OwnModel, Learner):
         self._draws.before_computing()
         return each_record.of(parts, chunk.places)
 
-    def scores(self, records: Records) -> FloatArray:
+    def scores(self, records: Records, indices: npt.NDArray[np.int64]) -> FloatArray:
         each_score = self._scores
         assert each_score is not None
 
@@ -180,11 +180,10 @@ class TorchLearner(OwnModel, Learner):
 
         scores = np.zeros(len(records))
         with torch.no_grad(), self.evaluating(), self._draws.for_step():
-            chunks = each_score.chunks(np.arange(len(records)))
-            for indices, numbers in in_chunks(of_chunk, chunks):
+            for some, numbers in in_chunks(of_chunk, each_score.chunks(indices)):
                 if numbers is not None:
-                    scores[indices] = numbers
-        return scores
+                    scores[some] = numbers
+        return scores[indices]
 
 
 def _are_alike(inputs: Part, features: Part) -> bool:

@@ -20,7 +20,7 @@ from reliability.workers import BUDGET
 from support import RUN, exactly
 
 import optuna_dp as odp
-from optuna_dp.distributed import ENGINES, Failure
+from optuna_dp.distributed.workers import ENGINES, Failure
 from optuna_dp.errors import StorageError, WorkersError
 
 from .studies import Diary, X, journal_study, objective_of

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from concurrent.futures import Future
 from typing import Any
 
-from optuna_dp.distributed import Engine, Failure, work
+from optuna_dp.distributed.workers import Engine, Failure, work
 
 
 class Death(BaseException):

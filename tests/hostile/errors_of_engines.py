@@ -18,7 +18,7 @@ from engines.threads import Death, Threads
 from support import objective, study_of
 
 import optuna_dp as odp
-from optuna_dp.distributed import ENGINES as BY_NAME
+from optuna_dp.distributed.workers import ENGINES as BY_NAME
 
 from .error_case import Case
 

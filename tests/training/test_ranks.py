@@ -1,0 +1,102 @@
+"""One training by several processes, which ``torchrun`` starts."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import optuna
+import pytest
+from optuna.storages import JournalStorage
+from optuna.storages.journal import JournalFileBackend
+from optuna.trial import TrialState
+from patience import PATIENCE
+
+pytest.importorskip("torch")
+
+SCRIPT = Path(__file__).with_name("ranks_script.py")
+COMPLETE, FAIL = TrialState.COMPLETE, TrialState.FAIL
+
+
+def started(folder: Path, what: str, *, ranks: int) -> subprocess.CompletedProcess[str]:
+    """Runs the script in a number of processes, and returns how it ended."""
+    folder.mkdir()
+    launch = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(ranks)]
+    return subprocess.run(
+        [sys.executable, *(launch if ranks > 1 else []), str(SCRIPT), what, str(folder)],
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
+        check=False,
+    )
+
+
+@pytest.fixture(scope="module")
+def one_process(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What one process trains with the same draws."""
+    folder = tmp_path_factory.mktemp("ranks") / "one"
+    ended = started(folder, "alike", ranks=1)
+    assert ended.returncode == 0, ended.stderr
+    return folder
+
+
+def numbers(folder: Path, model: str, rank: int = 0) -> dict[str, np.ndarray]:
+    with np.load(folder / f"{model}-{rank}.npz") as stored:
+        return dict(stored)
+
+
+def states_of(folder: Path) -> list[TrialState]:
+    storage = JournalStorage(JournalFileBackend(str(folder / "journal.log")))
+    study = optuna.load_study(study_name="runs", storage=storage)
+    return [trial.state for trial in study.trials]
+
+
+@pytest.mark.slow
+@pytest.mark.promise("gradients")
+@pytest.mark.parametrize("ranks", [2, 4])
+def test_ranks_train_the_weights_of_one_process(
+    tmp_path: Path, one_process: Path, ranks: int
+) -> None:
+    several = tmp_path / "several"
+    ended = started(several, "alike", ranks=ranks)
+    assert ended.returncode == 0, ended.stderr
+    for model in ("mlp", "softmax", "cnn", "lora"):
+        for rank in range(ranks):
+            of_rank = numbers(several, model, rank)
+            np.testing.assert_array_equal(
+                of_rank["weights"], numbers(one_process, model)["weights"]
+            )
+            assert of_rank["hyperparameter"] == numbers(several, model)["hyperparameter"]
+        statement = (several / f"{model}.md").read_text()
+        assert f"in each of {ranks} processes" in statement
+
+
+@pytest.mark.slow
+@pytest.mark.promise("one of several ranks dies")
+@pytest.mark.parametrize("what", ["killed", "leaving"])
+def test_a_rank_that_dies_fails_the_run_and_ends_the_study(tmp_path: Path, what: str) -> None:
+    ended = started(tmp_path / "study", what, ranks=2)
+    assert ended.returncode != 0
+    assert states_of(tmp_path / "study") == [COMPLETE, FAIL]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("what", ["failing", "odd"])
+def test_an_error_of_one_rank_fails_the_run_and_the_study_goes_on(
+    tmp_path: Path, what: str
+) -> None:
+    ended = started(tmp_path / "study", what, ranks=2)
+    assert ended.returncode == 0, ended.stderr
+    assert states_of(tmp_path / "study") == [COMPLETE, FAIL, COMPLETE, COMPLETE]
+
+
+@pytest.mark.slow
+@pytest.mark.promise("ranks hold other records")
+def test_ranks_with_records_in_another_order_are_refused(tmp_path: Path) -> None:
+    ended = started(tmp_path / "study", "shuffled", ranks=2)
+    assert ended.returncode != 0
+    assert "the same records at the same places" in ended.stderr
