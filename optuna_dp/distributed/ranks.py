@@ -158,11 +158,11 @@ def _joined_ranks() -> Iterator[TorchRanks | None]:
         yield None
         return
     try:
-        import torch
-        import torch.distributed as dist
+        import torch  # An extra.
+        import torch.distributed as dist  # An extra.
     except ImportError:
         raise MissingExtraError("torch", "torch") from None
-    from optuna_dp.training.torch_ranks import TorchRanks
+    from optuna_dp.training.torch_ranks import TorchRanks  # An extra.
 
     if not dist.is_initialized():  # Once in a process: a script may have several studies.
         local_rank = int(os.environ.get("LOCAL_RANK", "0"))

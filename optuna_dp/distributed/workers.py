@@ -47,8 +47,6 @@ if TYPE_CHECKING:
     import ray
     from joblib.externals.loky import ProcessPoolExecutor
 
-__all__ = ["optimize"]
-
 _logger = logging.getLogger("optuna_dp")
 
 Callback = Callable[[Study, FrozenTrial], None]

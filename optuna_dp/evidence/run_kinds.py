@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
-from dp_accounting import dp_event
-
-from optuna_dp.accounting.event_words import in_words
-from optuna_dp.accounting.guarantee import Guarantee
 from optuna_dp.core.json_entries import Entry, stored
 from optuna_dp.core.numbers_shown import finite
 from optuna_dp.runs.run import Run
+
+if TYPE_CHECKING:
+    from dp_accounting import dp_event
+
+    from optuna_dp.accounting.guarantee import Guarantee
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,6 +59,10 @@ class RunKind(Entry):
         count: int | None,
     ) -> RunKind:
         """Returns what is known of runs by their event; ``guarantee`` has the relation."""
+        # Start-up time: samplers hold plans; dp-accounting is slow.
+        from optuna_dp.accounting.event_words import in_words
+        from optuna_dp.accounting.guarantee import Guarantee
+
         epsilon = finite(Guarantee(event, guarantee.neighboring_relation).epsilon(delta))
         return cls(name=name, count=count, does=in_words(event), epsilon=epsilon)
 
@@ -74,6 +79,8 @@ class RunKind(Entry):
             count: How many are charged for; None where their number is secret.
             scored_records: How many disjoint private records are scored, if it is known.
         """
+        from optuna_dp.accounting.guarantee import Guarantee  # Start-up time.
+
         guarantee = Guarantee(run.event, run.neighboring_relation)
         noise = run.score_noise_multiplier
         size = scored_records if run.records is None else run.records
