@@ -164,6 +164,7 @@ def pages_of(release: odp.Release) -> str:
     return re.sub(r"\nMade with .*", "\nMade with (versions).", text)
 
 
+NUMBERS = re.compile(r"\d+\.\d+(?:e-?\d+)?")
 SLOW = (
     "number_of_runs_revealed",
     "selection_described",
@@ -174,8 +175,17 @@ SLOW = (
 
 @pytest.mark.parametrize("name", slow_if(lambda name: name in SLOW, list(RELEASES)))
 def test_the_page_and_the_questions_of_a_release_are_the_approved_ones(name: str) -> None:
-    page = pages_of(with_fixed_values(RELEASES[name]()))
-    assert page == (PAGES / f"{name}.md").read_text()
+    page, expected = (
+        pages_of(with_fixed_values(RELEASES[name]())),
+        (PAGES / f"{name}.md").read_text(),
+    )
+    if NUMBERS.sub("", page) != NUMBERS.sub("", expected):
+        assert page == expected
+    # A last digit may differ between processors.
+    numbers, expected_numbers = (
+        [float(number) for number in NUMBERS.findall(text)] for text in (page, expected)
+    )
+    np.testing.assert_allclose(numbers, expected_numbers, rtol=1e-3)
 
 
 @pytest.mark.parametrize("status", Status)
