@@ -1,18 +1,21 @@
-"""Hints on models and losses that compare the records of a batch.
+"""Hints on models and losses that are made for a batch of several records.
 
 Here each record is computed alone, in a batch of one. A model that subtracts the mean of its
-batch, or a loss that compares records, is private then, and learns little or nothing. Made-up
-records show it. Nothing is refused for it.
+batch, or a loss that compares records, is private then, and learns little or nothing. A mean
+with class weights forgets the weights. Made-up records show it. Nothing is refused for it.
 """
 
 from __future__ import annotations
 
+import inspect
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, TypeAlias
 
 import torch
+from torch import nn
+from torch.overrides import TorchFunctionMode
 
 from optuna_dp.training.generators import Draws
 from optuna_dp.training.record_arrays import Part, Parts, is_array, leaves, mapped
@@ -38,6 +41,11 @@ _COMPARES = (
     "The loss of one record alone has no gradient, and that of several together has one: it "
     "compares the records of a batch. Here a record's loss is computed alone, so the model learns "
     "nothing from it. Take a loss of one record, such as one that compares two views of it."
+)
+_FORGETS_WEIGHTS = (
+    "The loss has class weights and takes a mean. A record's loss is computed alone, and a mean "
+    "over one target divides by its own weight, so the weights have no effect. Give the loss "
+    "reduction='sum'."
 )
 
 
@@ -88,6 +96,22 @@ class Company:
         if self._loss is not None and self._moves_only_together(self._loss, outputs, records):
             hints.append(_COMPARES)
         return hints
+
+    def forgets_weights(self, records: Parts) -> list[str]:
+        """Returns a hint if class weights have no effect on the loss of one record.
+
+        Args:
+            records: Made-up records.
+        """
+        seen = _WeightedMeans()
+        try:
+            with self._same_draws(), self._evaluating(), torch.no_grad(), seen:
+                self._scope.with_tensors(
+                    self._weights, self._copied_buffers(), _record(records, 0)
+                )
+        except Exception:
+            return []
+        return [_FORGETS_WEIGHTS] if seen.of_one_target else []
 
     def _call(self, record: Parts) -> Call:
         """Returns what the model is called with for a record; the first time, if it is often."""
@@ -145,6 +169,27 @@ class Company:
         with self._draws.for_step():
             self._draws.before_computing()
             yield
+
+
+class _WeightedMeans(TorchFunctionMode):
+    """Sees whether a loss with class weights takes the mean over a single target."""
+
+    of_one_target = False
+
+    def __torch_function__(
+        self,
+        function: Callable[..., object],
+        types: Collection[type],
+        args: tuple[Any, ...] = (),
+        kwargs: Mapping[str, Any] | None = None,
+    ) -> object:
+        keywords = dict(kwargs or {})
+        if function in (nn.functional.cross_entropy, nn.functional.nll_loss):
+            given = inspect.signature(function).bind(*args, **keywords).arguments
+            is_mean = given.get("reduction", "mean") == "mean"
+            if given.get("weight") is not None and is_mean and given["target"].numel() == 1:
+                self.of_one_target = True
+        return function(*args, **keywords)
 
 
 def _with_inputs(records: Parts, inputs: Part) -> Parts:

@@ -86,6 +86,7 @@ class EachRecord:
         self._compute: OfRecords = at_once(scope, gradients=gradients)
         self._draws = Draws(model.device, seed=_TEST_SEED)
         self._made_up: Parts = ()
+        self._whole = 0  # In made-up records.
         self.chunk_size, self.block, self.period = chunk_size, BLOCK, 1
         self.seconds: float | None = None
         self.reason = ""
@@ -126,6 +127,7 @@ class EachRecord:
         except Exception as error:
             raise translated(error, "records") from error
         names = set(dict(self._scope.model.named_parameters()))
+        self._whole = self._whole_number()
         if not have_one_shape(records):
             self.chunk_size = 1
             self._go_one_by_one("the records have different shapes")
@@ -145,6 +147,19 @@ class EachRecord:
         if self.seconds is None and not self.finds_places():
             self._go_one_by_one("a record's result depends on the others, by rounding")
         self._is_testing = False
+
+    def _whole_number(self) -> int:
+        """Returns 0; or 1, if a made-up record of zeros fails: a text may not have length 0."""
+        compute = of_one(self._scope, gradients=self._gradients)
+        for number in (0, 1):
+            record = _record(made_up_records(self._made_up, 1, 0, number), 0)
+            try:
+                with self._same_draws():
+                    compute(self._model.copied_weights(), self._model.copied_buffers(), *record)
+            except Exception:
+                continue
+            return number
+        return 0
 
     def moves(self, buffers: Tensors) -> None:
         """Lets the model change its buffers by a made-up record, as spectral norm does.
@@ -193,11 +208,14 @@ class EachRecord:
 
     def made_up(self, count: int) -> Parts:
         """Returns made-up records of the shapes that were set up."""
-        return made_up_records(self._made_up, count, 0)
+        return self._made(count, 0)
+
+    def _made(self, count: int, seed: int) -> Parts:
+        return made_up_records(self._made_up, count, seed, self._whole)
 
     def _few(self, count: int, seed: int) -> Parts:
         """Returns made-up records as the function is computed of: one, or a block of them."""
-        made_up = made_up_records(self._made_up, count, seed)
+        made_up = self._made(count, seed)
         if self.seconds is not None:
             return _record(made_up, 0)
         return placed(made_up, np.arange(count), self.block)
@@ -213,7 +231,7 @@ class EachRecord:
         """Returns why vmap cannot take the function; None if it can."""
         try:
             with OwnTables(), self._same_draws():
-                self._results(self._compute, made_up_records(self._made_up, 2, 0))
+                self._results(self._compute, self._made(2, 0))
         except InvalidArgumentError:
             raise
         except Exception as error:
@@ -226,9 +244,9 @@ class EachRecord:
         self.seconds, self.block = 0.0, 1
         try:
             with self._same_draws():
-                self._results(self._compute, made_up_records(self._made_up, 1, 0))
+                self._results(self._compute, self._made(1, 0))
                 start = time.perf_counter()
-                self._results(self._compute, made_up_records(self._made_up, 2, 0))
+                self._results(self._compute, self._made(2, 0))
         except Exception as error:
             raise translated(error, self._scope.argument) from error
         self.seconds = (time.perf_counter() - start) / 2
@@ -276,7 +294,7 @@ class EachRecord:
     def _refuse_memory(self) -> None:
         """Refuses a function whose result for a record changes with the records before it."""
         count = 1 if self.seconds is not None else BLOCK
-        first, other = (made_up_records(self._made_up, count, seed) for seed in (0, 1))
+        first, other = (self._made(count, seed) for seed in (0, 1))
         for _ in range(_ATTEMPTS):
             before = self._with_same_draws(first)
             self._with_same_draws(other)
@@ -297,7 +315,7 @@ class EachRecord:
         Returns whether a record's result then has the same bits beside all others.
         """
         count = self.chunk_size
-        parts = made_up_records(self._made_up, count, 0)
+        parts = self._made(count, 0)
 
         def bits(some_parts: Parts) -> torch.Tensor:
             return fingerprints(self._with_same_draws(some_parts))
@@ -335,20 +353,21 @@ class EachRecord:
             return [rows[:count] for rows in self._results(compute, parts)]
 
 
-def made_up_records(parts: Parts, count: int, seed: int) -> Parts:
-    """Returns made-up records: numbers between 0 and 1, and zeros for whole numbers.
+def made_up_records(parts: Parts, count: int, seed: int, whole: int = 0) -> Parts:
+    """Returns made-up records: numbers between 0 and 1, and one number for all whole ones.
 
     Args:
         parts: Parts of records, of which shapes and types are used.
         count: How many.
         seed: Which ones.
+        whole: What stands for each whole number.
     """
     generator = torch.Generator().manual_seed(seed)
 
     def of_part(part: torch.Tensor) -> torch.Tensor:
         shape = (count, *part.shape[1:])
         if not part.is_floating_point():
-            return part.new_zeros(shape)
+            return part.new_full(shape, whole)
         numbers = torch.rand(shape, generator=generator, device="cpu")
         return numbers.to(part.device, part.dtype)
 

@@ -77,17 +77,17 @@ def called(model: torch.nn.Module, features: Part) -> Output:
 def takes_apart(model: torch.nn.Module, features: Part) -> bool:
     """Returns whether several features are arguments of their own to a model.
 
-    A mapping's are if its keys are names of arguments; a tuple's if the model cannot be called
-    with one argument.
+    A mapping's are if its keys are names of arguments; a tuple's if the model takes so many.
     """
     if not isinstance(features, Mapping | tuple):
         return False
     arguments = inspect.signature(model.forward).parameters
     if isinstance(features, Mapping):
         return set(features) <= set(arguments)
+    kinds = [argument.kind for argument in arguments.values()]
     by_place = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
-    needed = [a for a in arguments.values() if a.kind in by_place and a.default is a.empty]
-    return len(needed) > 1
+    takes_any = inspect.Parameter.VAR_POSITIONAL in kinds
+    return takes_any or sum(kind in by_place for kind in kinds) >= len(features)
 
 
 def closeness_of_pair(model: torch.nn.Module, *record: Part) -> torch.Tensor:

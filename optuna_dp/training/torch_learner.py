@@ -137,7 +137,8 @@ class TorchLearner(OwnModel, Learner):
         company = Company(
             self._scope, self._pair_loss, self._losses.weights_nearby(), self.buffers
         )
-        return company.hints(self._losses.made_up(2 * TOGETHER), inputs)
+        records = self._losses.made_up(2 * TOGETHER)
+        return [*company.hints(records, inputs), *company.forgets_weights(records)]
 
     def is_dense_only(self) -> bool:
         return is_made_of(self._module, _DENSE)

@@ -146,7 +146,9 @@ def test_settings_in_a_dictionary_are_no_records() -> None:
             lambda: nn.Sequential(
                 nn.Linear(4, settings["width"]), nn.Linear(settings["width"], 3)
             ),
-            loss=lambda output, target: cross_entropy(output, target, weight=settings["weights"]),
+            loss=lambda output, target: cross_entropy(
+                output, target, weight=settings["weights"], reduction="sum"
+            ),
             learning_rate=0.1,
         )
 
@@ -166,7 +168,7 @@ class Experiment:
         return self.y.bincount(minlength=3) / len(self.y)
 
     def loss_of_shares(self, output: Any, target: Any) -> Any:
-        return cross_entropy(output, target, weight=self.shares())
+        return cross_entropy(output, target, weight=self.shares(), reduction="sum")
 
 
 def test_a_method_names_the_records_where_its_code_does() -> None:
@@ -352,3 +354,56 @@ def test_a_hint_says_that_a_model_or_a_loss_compares_the_records_of_a_batch(
         warnings.simplefilter("always")
         train(model, records, learning_rate=0.1, **arguments)
     assert any("batch" in str(warning.message) for warning in caught) == compares
+
+
+class Lengths(nn.Module):
+    """A recurrent model that is called with texts and their lengths, which may be left out."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.embedding, self.head = nn.Embedding(9, 4), nn.Linear(4, 2)
+        self.recurrent = nn.LSTM(4, 4, batch_first=True)
+
+    def forward(self, tokens: Any, lengths: Any = None) -> Any:
+        states = self.recurrent(self.embedding(tokens))[0]
+        last = (lengths - 1)[:, None, None].expand(-1, 1, 4)
+        return self.head(states.gather(1, last)[:, 0])
+
+
+class Packed(Lengths):
+    def forward(self, tokens: Any, lengths: Any) -> Any:
+        packed = nn.utils.rnn.pack_padded_sequence(
+            self.embedding(tokens), lengths, batch_first=True, enforce_sorted=False
+        )
+        return self.head(self.recurrent(packed)[1][0][-1])
+
+
+@pytest.mark.parametrize("model", [Lengths, Packed])
+@pytest.mark.filterwarnings("ignore:Records are computed one after another")
+def test_a_model_of_texts_may_take_their_lengths(model: Any) -> None:
+    tokens, lengths = torch.randint(0, 9, (N, 5)), torch.randint(1, 6, (N,))
+    train(model(), ((tokens, lengths), Y % 2), learning_rate=0.1)
+
+
+@pytest.mark.parametrize(
+    "loss",
+    [
+        nn.CrossEntropyLoss(weight=torch.tensor([1.0, 1.0, 9.0])),
+        lambda output, target: cross_entropy(output, target, torch.tensor([1.0, 1.0, 9.0])),
+    ],
+)
+def test_class_weights_that_a_mean_forgets_are_warned_of(loss: Any) -> None:
+    with pytest.warns(UserWarning, match="weights have no effect"):
+        train(nn.Linear(4, 3), loss=loss, inputs=INPUTS)
+
+
+def test_class_weights_in_a_sum_have_an_effect() -> None:
+    weights = torch.tensor([0.0, 0.0, 1.0])
+    loss = nn.CrossEntropyLoss(weight=weights, reduction="sum")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        trained = odp.train(
+            started(N, steps=40, noise_multiplier=0.01), nn.Linear(4, 3), (X, Y), loss=loss,
+            inputs=INPUTS, learning_rate=20.0,
+        )  # fmt: skip
+    assert set(trained.predict(X).argmax(axis=1)) == {2}
