@@ -70,38 +70,34 @@ def scored_records(
     Raises:
         InvalidArgumentError: If they are not what the plan scores on.
     """
-    _check_arguments(run, has_score, score_records, score_size)
     if not has_score or run.scored_on is None:
         return None
     if run.scored_on == "training":
         return ScoredRecords(records, max(1, round(numbers.records)), run.score_noise_multiplier)
-    if score_records is None:
-        raise InvalidArgumentError(
-            "score_records",
-            None,
-            problem=f"the plan scores on {run.scored_on} records",
-            fix="Give them, in the form of records=.",
-        )
     scored = read_records(score_records, "score_records")
     check_disjoint(records, scored)
     if run.scored_on == "public":
         return ScoredRecords(scored, len(scored), None)
-    if score_size is None:
-        raise InvalidArgumentError(
-            "score_size",
-            None,
-            problem="the plan does not know how many records are scored",
-            fix="Give their public number, fixed beforehand and not their exact number.",
-        )
-    size = validation.whole("score_size", score_size, 1)
+    assert score_size is not None
+    size = int(score_size)
     check_number(scored, size, "score_records")
     return ScoredRecords(scored, size, run.score_noise_multiplier, is_disjoint=True)
 
 
-def _check_arguments(
+def check_arguments(
     run: Run, has_score: bool, score_records: object, score_size: int | None
 ) -> None:
-    """Refuses records to score, or their number, where the plan has no use for them."""
+    """Refuses records to score, or their number, that do not fit the plan: no record is read.
+
+    Args:
+        run: What the trial was given.
+        has_score: Whether a score is asked for.
+        score_records: Other records to score, as the user gave them; None if there are none.
+        score_size: Their public number; None if none was given.
+
+    Raises:
+        InvalidArgumentError: If the plan has no use for them, or needs others.
+    """
     is_of_others = has_score and run.scored_on in ("disjoint", "public")
     if score_records is not None and not is_of_others:
         problem = "no score is computed on them"
@@ -118,6 +114,22 @@ def _check_arguments(
         raise InvalidArgumentError(
             "score_size", score_size, problem="it is for scores on disjoint private records only"
         )
+    if is_of_others and score_records is None:
+        raise InvalidArgumentError(
+            "score_records",
+            None,
+            problem=f"the plan scores on {run.scored_on} records",
+            fix="Give them, in the form of records=.",
+        )
+    if is_of_others and run.scored_on == "disjoint":
+        if score_size is None:
+            raise InvalidArgumentError(
+                "score_size",
+                None,
+                problem="the plan does not know how many records are scored",
+                fix="Give their public number, fixed beforehand and not their exact number.",
+            )
+        validation.whole("score_size", score_size, 1)
 
 
 def check_disjoint(records: Records, scored: Records) -> None:

@@ -34,7 +34,7 @@ from optuna_dp.runs.rehearsal import (
     unknown_inputs,
 )
 from optuna_dp.runs.run import Run, SgdRun
-from optuna_dp.runs.scored_records import ScoredRecords, scored_records
+from optuna_dp.runs.scored_records import ScoredRecords, check_arguments, scored_records
 from optuna_dp.runs.trial_notes import BY_ENGINE, claim, noted, refuse_second
 from optuna_dp.study.entries import RANGES, SCORES, TRAININGS
 from optuna_dp.study.given_back import set_up_of
@@ -365,6 +365,7 @@ def train(
             is_scored = run.scored_on in ("training", None) or score_records is not None
             score = _usual_score(task) if is_scored and record_score is None else None
         functions = LossAndScore(loss, record_loss, score, record_score, task)
+        check_arguments(run, functions.has_score, score_records, score_size)
         if trial is not None:
             refuse_second(trial, TRAININGS)
             _check_direction(trial.study, functions.score)
@@ -398,6 +399,7 @@ def train(
         if run.is_independent and trial is not None:
             refuse_trained(trial.study, learner.user_parts)
         if ranks.leads:
+            _refuse_statistics(user_model, all_records)
             _warn_of_names(user_model, functions, optimizer, all_records)
         learner.try_out(all_records, to_score)
         if ranks.leads:
@@ -581,6 +583,13 @@ def _made(model: Model | Callable[[], Model]) -> Model:
     if isinstance(model, SoftmaxRegression) or is_module(model) or not callable(model):
         return model
     return model()
+
+
+def _refuse_statistics(model: Model, records: Records) -> None:
+    if is_module(model):
+        from optuna_dp.training.statistics_in_model import refuse_statistics  # An extra.
+
+        refuse_statistics(model, records)
 
 
 def _warn_of_names(

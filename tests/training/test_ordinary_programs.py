@@ -407,3 +407,34 @@ def test_class_weights_in_a_sum_have_an_effect() -> None:
             inputs=INPUTS, learning_rate=20.0,
         )  # fmt: skip
     assert set(trained.predict(X).argmax(axis=1)) == {2}
+
+
+class Standardizing(nn.Module):
+    """Scales its inputs by numbers that it is given."""
+
+    def __init__(self, mean: Any, deviation: Any) -> None:
+        super().__init__()
+        self.register_buffer("mean", mean)
+        self.register_buffer("deviation", deviation)
+        self.layer = nn.Linear(4, 3)
+
+    def forward(self, x: Any) -> Any:
+        return self.layer((x - self.mean) / self.deviation)
+
+
+def test_a_model_that_holds_the_mean_of_the_records_is_refused() -> None:
+    refused("model", "LayerNorm", Standardizing(X.mean(0), torch.ones(4)))
+    refused("model", "odp.Schema", Standardizing(torch.zeros(4), X.std(0)))
+    refused("model", "odp.Schema", Standardizing(X.mean(), X.numpy().std() * torch.ones(())))
+
+
+def test_a_model_that_holds_written_or_other_numbers_is_trained() -> None:
+    balanced = torch.arange(N) % 2
+    x = torch.cat([X[:, :3], balanced[:, None].float()], 1)
+    public = torch.randn(100, 4)
+    for mean, deviation in (
+        (torch.tensor([0.4914, 0.4822, 0.4465, 0.5]), torch.full((4,), 0.2023)),
+        (public.mean(0), public.std(0)),
+        (torch.tensor(0.5), torch.tensor(0.5)),  # That of the last column.
+    ):
+        train(Standardizing(mean, deviation), (x, Y), learning_rate=0.1)
