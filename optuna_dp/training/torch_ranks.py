@@ -7,7 +7,7 @@ import logging
 import pickle
 import secrets
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import timedelta
 from functools import partial
 from typing import Any, TypeVar
@@ -91,7 +91,7 @@ class TorchRanks(Ranks):
 
     def end(self) -> None:
         """Tells the other ranks, as rank 0, that there are no more runs."""
-        if not self.is_broken:
+        with suppress(WorkersError):  # Who has died needs not be told.
             self._send((_END, None))
 
     def waits_for_run(self, error: Exception | None) -> bool:
