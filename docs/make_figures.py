@@ -51,6 +51,7 @@ def main() -> None:
     if chromium is None:
         sys.exit("Chromium is needed to draw the figures.")
     search = odp.selection_guarantee(RUN, odp.Geometric(mean=10))
+    of_page = odp.selection_guarantee(odp.gaussian(noise_multiplier=4.0), odp.Geometric(mean=20))
     plan = odp.plan_budget(epsilon=3.0, records=1355, batch_size=64, epochs=10)
     first_study = odp.plan_budget(
         epsilon=3.0, delta=1e-5, records=4000, batch_size=64, epochs=10, pilots=4
@@ -60,6 +61,7 @@ def main() -> None:
         "profile": odp.visualization.plot_privacy_profile(search),
         "density": odp.visualization.plot_density(adaptive_study()),
         "by-trials": odp.visualization.plot_epsilon_by_trials(plan),
+        "renyi-by-trials": odp.visualization.plot_renyi_by_trials(of_page, order=2.0),
     }
     with tempfile.TemporaryDirectory() as folder:
         for name, figure in figures.items():

@@ -1,8 +1,10 @@
-"""arXiv 2510.04902 (DP-HYPE), Figure 2 (a and b): what k does. SIMULATION NOISE.
+"""arXiv 2510.04902 (DP-HYPE), Figure 2: what k does. SIMULATION NOISE.
 
 100 candidates, 250 clients, local losses of good ones N(0, sd^2), of bad ones N(1, sd^2); success
 is a good winner, over 5000 searches per point. (a) 5 good candidates, sd from 0 to 1. (b) sd 0.5,
-1 to 100 good candidates. The noise is Gaussian, as large as exact accounting needs.
+1 to 100 good candidates. (c), of version 3, as the artifact of its authors has it: sd 0.2, 5 good
+candidates, 100 to 2700 in all, over 1000 searches. The noise is Gaussian, as large as exact
+accounting needs.
 """
 
 from __future__ import annotations
@@ -23,7 +25,8 @@ VOTES = (1, 5, 25, 50, 100)
 EPSILONS = (1.0, 0.25)
 LOSS_SDS = tuple(round(0.1 * i, 1) for i in range(11))
 GOOD = (1, 2, 4, 8, 16, 32, 64, 100)
-SD_B, GOOD_A = 0.5, 5
+TOTALS = (100, 300, 900, 2700)
+SD_B, SD_C, GOOD_A = 0.5, 0.2, 5
 
 
 def sigma(k: int, epsilon: float) -> float:
@@ -35,12 +38,12 @@ def sigma(k: int, epsilon: float) -> float:
     return plan.variance**0.5
 
 
-def point(task: tuple[int, float, int, int, dict[tuple[int, float], float]]) -> list[Any]:
-    good, sd, repetitions, seed, noise = task
+def point(task: tuple[int, int, float, int, int, dict[tuple[int, float], float]]) -> list[Any]:
+    candidates, good, sd, repetitions, seed, noise = task
     rng = np.random.default_rng([seed, good, round(10 * sd)])
     sums = simulated_sums(
         clients=CLIENTS,
-        candidates=CANDIDATES,
+        candidates=candidates,
         good=good,
         loss_sd=sd,
         votes=VOTES,
@@ -57,14 +60,19 @@ def point(task: tuple[int, float, int, int, dict[tuple[int, float], float]]) -> 
 def reproduce(quick: bool, seed: int) -> tuple[Any, dict[str, Any]]:
     repetitions = 200 if quick else 5000
     noise = {(k, epsilon): sigma(k, epsilon) for k in VOTES for epsilon in EPSILONS}
-    tasks = [(GOOD_A, sd, repetitions, seed, noise) for sd in LOSS_SDS]
-    tasks += [(good, SD_B, repetitions, seed, noise) for good in GOOD]
+    tasks = [(CANDIDATES, GOOD_A, sd, repetitions, seed, noise) for sd in LOSS_SDS]
+    tasks += [(CANDIDATES, good, SD_B, repetitions, seed, noise) for good in GOOD]
+    tasks += [(total, GOOD_A, SD_C, repetitions // 5, seed, noise) for total in TOTALS]
     with ProcessPoolExecutor(os.cpu_count()) as pool:
         found = list(pool.map(point, tasks))
-    panels = {"a": (LOSS_SDS, found[: len(LOSS_SDS)]), "b": (GOOD, found[len(LOSS_SDS) :])}
+    at = np.cumsum([0, len(LOSS_SDS), len(GOOD), len(TOTALS)])
+    panels = {
+        name: (xs, found[at[i] : at[i + 1]])
+        for i, (name, xs) in enumerate({"a": LOSS_SDS, "b": GOOD, "c": TOTALS}.items())
+    }
     figure = make_subplots(
         1,
-        4,
+        2 * len(panels),
         shared_yaxes=True,
         subplot_titles=[f"({name}) epsilon = {e:g}" for name in panels for e in EPSILONS],
     )
@@ -97,6 +105,8 @@ def reproduce(quick: bool, seed: int) -> tuple[Any, dict[str, Any]]:
     figure.update_xaxes(title_text="sd of local losses", col=2)
     figure.update_xaxes(title_text="good candidates", type="log", col=3)
     figure.update_xaxes(title_text="good candidates", type="log", col=4)
+    figure.update_xaxes(title_text="candidates", type="log", col=5)
+    figure.update_xaxes(title_text="candidates", type="log", col=6)
     return figure, results
 
 

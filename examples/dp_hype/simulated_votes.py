@@ -50,7 +50,7 @@ def simulated_sums(
             "good", good, allowed=f"it must lie between 0 and candidates={p}"
         )
     sd = max(validation.non_negative("loss_sd", loss_sd), 1e-6)  # ties fall at random
-    batch = max(_ROWS // n, 1)
+    batch = max(_ROWS // n * 100 // max(p, 100), 1)
     result = {k: np.empty((repetitions, p), dtype=np.int64) for k in votes}
     for start in range(0, repetitions, batch):
         count = min(batch, repetitions - start)

@@ -48,6 +48,30 @@ def asymptotic_claim_delta_constant_overhead(
     return math.log(n) * math.exp(-g * k * epsilon / 4 * math.log(n))
 
 
+def largest_step(position: int) -> int:
+    """Equation 11 of "Constant-overhead", and the induction before it: step <= (u - u0)/g + 1.
+
+    True for all answers. After accepts only it is met with equality.
+
+    Args:
+        position: (u - u0) / g, the granules accumulated so far.
+    """
+    return validation.whole("position", position) + 1
+
+
+def iterations_to_the_end(step: int, accepts: int) -> int:
+    """Equation 14 of "Constant-overhead", as printed: log2(step_c) + 2 A_c iterations are left.
+
+    One too few: a step of 2^s takes s + 1 rejects to be 0, not s.
+
+    Args:
+        step: step_c, a power of two.
+        accepts: A_c, how many of the iterations that are left accept.
+    """
+    step = validation.whole("step", step, minimum=1)
+    return step.bit_length() - 1 + 2 * validation.whole("accepts", accepts)
+
+
 def claim_is_vacuous(delta: float) -> bool:
     """Whether a claimed delta says nothing: at 1 or above every mechanism satisfies it."""
     return delta >= 1.0

@@ -165,8 +165,31 @@ def theorem1_as_printed(
     eps(a) + (a/(a-1) + 1 + eta) log(C/c) + log(m)/(a-1)
     + (1+eta) min over b of [(1-1/b) eps(b) + log(1/gamma)/b].
 
-    The statement is true (it follows from the law's ``rdp``), its printed proof is not. ``inf``
-    for laws outside the truncated negative binomial family.
+    The statement is true (it follows from the law's ``rdp``), its printed proof is not
+    (``docs/explanation/rdp-of-selection.md``). No guarantee uses it.
+
+    Args:
+        orders: The orders a, at least 1, ascending, shape (n,). b is one of them too: with few
+            orders the bound is looser.
+        run_rdp: The Renyi divergences of one run at these orders, shape (n,).
+        trials: The law of the number of runs.
+        density_bounds: (c, C).
+
+    Returns:
+        Renyi divergences of the selection, shape (n,); ``inf`` for laws outside the truncated
+        negative binomial family.
+
+    Raises:
+        InvalidArgumentError: If the orders or the divergences are not allowed.
+
+    Example:
+        >>> import numpy as np
+        >>> import optuna_dp as odp
+        >>> orders = np.union1d(np.geomspace(1.02, 1000.0, 300), [8.0])
+        >>> run = odp.Guarantee(odp.gaussian(noise_multiplier=4.0)).rdp(orders)
+        >>> bound = theorem1_as_printed(orders, run, odp.Geometric(mean=20), (0.75, 2.0))
+        >>> round(float(bound[orders == 8.0][0]), 3)
+        4.84
     """
     a, run = checked_curve(orders, run_rdp)
     c, big_c = density_bounds

@@ -12,6 +12,7 @@ figure                       made of                    who may see it
 ``plot_privacy_profile``     the design, the event      anybody
 ``plot_renyi_divergence``    the design, the event      anybody
 ``plot_trade_off``           the design, the event      anybody
+``plot_renyi_by_trials``     the design, the event      anybody
 ``plot_epsilon_by_trials``   a plan or a release        anybody
 ``plot_epsilon_by_trials``   a study                    **the curator**: it marks how far it is
 ``plot_plan``                a plan                     anybody

@@ -1,8 +1,8 @@
 """The figures that are made of a design, a plan or a release, and of no run but the counted ones.
 
 Guaranteed epsilon against delta, true against false positives of an attack, and Renyi divergence
-against its order; the cost of the first k
-runs beside the guarantee of all; the planner's table; the noisy votes of a federated search.
+against its order; the cost of the first k runs beside the guarantee of all, as epsilon and as
+Renyi divergence; the planner's table; the noisy votes of a federated search.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from dp_accounting import dp_event
 from optuna_dp.accounting.guarantee import Guarantee
 from optuna_dp.accounting.rdp_curves import DEFAULT_ORDERS, best_order
 from optuna_dp.attacks.trade_off import attack_points
-from optuna_dp.core.numbers_shown import rounded_up
+from optuna_dp.core.numbers_shown import rounded_up, significant_up
 from optuna_dp.core.validation import open_unit
 from optuna_dp.errors import InvalidArgumentError
 from optuna_dp.releasing.release import Release
@@ -324,6 +324,87 @@ def plot_epsilon_by_trials(
         >>> figure = odp.visualization.plot_epsilon_by_trials(search)
     """
     guarantee, marked_delta = target_of(target, delta)
+    guarantee, composition = _composed(target, guarantee)
+    so_far = _so_far(target) if isinstance(target, optuna.Study) else 0
+    counts = _counts(composition, so_far or 1)
+    epsilons = [
+        Guarantee(_first(count, composition), guarantee.neighboring_relation).epsilon(marked_delta)
+        for count in counts
+    ]
+    is_secret = isinstance(target, optuna.Study) and budget_of(target) is None
+    level = guarantee.epsilon(marked_delta)
+    figure = _by_count(
+        composition,
+        list(zip(counts, epsilons, strict=True)),
+        level,
+        rounded_up(level),
+        y=f"epsilon at delta {marked_delta:g}",
+        curator=f"it shows how many {composition.unit} there were" if is_secret else "",
+    )
+    if so_far:
+        at = [(so_far, epsilons[counts.index(so_far)])]
+        name = f"{composition.unit} so far: {so_far}"
+        theme.points(figure, at, name, theme.ATTACK, size=12, symbol="diamond")
+    return figure
+
+
+def plot_renyi_by_trials(
+    target: Guarantee | BudgetPlan | Release | optuna.Study, *, order: float = 8.0
+) -> go.Figure:
+    """Plots the Renyi divergence of the first 1, 2, 3, ... runs, against that of the release.
+
+    Renyi divergences of runs that are published add up, so the rising line is straight for runs
+    that cost the same. It is what a sum over the runs shows. The level line is the whole search,
+    fixed before its first run. Where the two cross, in words: the search costs as much as
+    publishing that many runs. The lines are those of :func:`plot_epsilon_by_trials`.
+
+    **Public.** The figure is made of the design of the search and of the event of one run, even if
+    ``target`` is a study. How far the axis goes is part of the design.
+
+    Args:
+        target: As for :func:`plot_epsilon_by_trials`.
+        order: The order of the divergence, finite and above 1.
+
+    Raises:
+        InvalidArgumentError: If ``target`` is about something else, a vote for example, no finite
+            divergence of it is known at this order, or ``order`` is not allowed.
+        PlanError: If a study has no plan.
+        ReleaseRefusedError: If nobody said what a run of it costs.
+        MissingExtraError: If plotly is not installed.
+
+    Example:
+        >>> import optuna_dp as odp
+        >>> search = odp.selection_guarantee(odp.gaussian(4.0), odp.Geometric(mean=20))
+        >>> figure = odp.visualization.plot_renyi_by_trials(search, order=2.0)
+    """
+    guarantee, composition = _composed(target, target_of(target)[0])
+    relation = guarantee.neighboring_relation
+    level = float(guarantee.rdp([order])[0])
+    by_part = [float(Guarantee(p.event, relation).rdp([order])[0]) for p in composition.parts]
+    if not 0.0 < level < math.inf or not max(by_part) < math.inf:
+        raise InvalidArgumentError(
+            "target",
+            guarantee.event,
+            problem=f"no finite Renyi divergence above 0 is known for it at order {order:g}",
+            fix="plot_epsilon_by_trials shows its epsilons.",
+        )
+    rising = [
+        (count, math.fsum(uses * d for uses, d in zip(all_uses, by_part, strict=True)))
+        for count in _counts(composition)
+        for all_uses in [_uses(count, composition)]
+    ]
+    y = f"Renyi divergence of order {order:g}"
+    figure = _by_count(composition, rising, level, significant_up(level, 3), y=y)
+    if rising[0][1] < level < rising[-1][1]:
+        counts, divergences = zip(*rising, strict=True)
+        crossing = float(np.interp(level, divergences, counts))
+        words = f"as much as publishing {rounded_up(crossing, 1)} {composition.unit}"
+        theme.points(figure, [(crossing, level)], words, theme.ATTACK, size=12, symbol="diamond")
+    return figure
+
+
+def _composed(target: object, guarantee: Guarantee) -> tuple[Guarantee, Composition]:
+    """Returns what a target guarantees, without a final training, and what it is composed of."""
     if isinstance(target, Release):
         guarantee = target.search_guarantee
     composition = composition_of(target, guarantee)
@@ -335,32 +416,35 @@ def plot_epsilon_by_trials(
             "propose-test",
             fix="Nothing else is composed of a number of runs.",
         )
-    so_far = _so_far(target) if isinstance(target, optuna.Study) else 0
+    return guarantee, composition
+
+
+def _counts(composition: Composition, also: int = 1) -> list[int]:
+    """Returns the numbers of runs that are drawn: where parts begin and end, and between."""
     ends = np.cumsum([part.count for part in composition.parts])
     spaced = np.rint(np.geomspace(1, ends[-1], _POINTS))
-    counts = sorted({int(k) for k in (*spaced, *ends, *(ends[:-1] + 1), so_far or 1)})
-    epsilons = [
-        Guarantee(_first(count, composition), guarantee.neighboring_relation).epsilon(marked_delta)
-        for count in counts
-    ]
-    is_secret = isinstance(target, optuna.Study) and budget_of(target) is None
+    return sorted({int(k) for k in (*spaced, *ends, *(ends[:-1] + 1), also)})
+
+
+def _by_count(
+    composition: Composition,
+    rising: list[tuple[int, float]],
+    level: float,
+    in_words: str,
+    *,
+    y: str,
+    curator: str = "",
+) -> go.Figure:
+    """Returns the figure of what so many published runs cost, and of what the release does."""
     figure = theme.figure(
-        f"What publishing {composition.unit} costs",
-        x=composition.unit,
-        y=f"epsilon at delta {marked_delta:g}",
-        curator=f"it shows how many {composition.unit} there were" if is_secret else "",
+        f"What publishing {composition.unit} costs", x=composition.unit, y=y, curator=curator
     )
-    rising = zip(counts, epsilons, strict=True)
     name = f"publishing that many {composition.unit}"
     theme.line(figure, rising, name, theme.NAIVE, markers=True)
-    largest_count, level = counts[-1], guarantee.epsilon(marked_delta)
-    name = f"{composition.level}: {rounded_up(level)}"
+    largest_count = rising[-1][0]
     across = [(0.5, level), (largest_count + 0.5, level)]
+    name = f"{composition.level}: {in_words}"
     theme.line(figure, across, name, theme.GUARANTEE, width=3)
-    if so_far:
-        at = [(so_far, epsilons[counts.index(so_far)])]
-        name = f"{composition.unit} so far: {so_far}"
-        theme.points(figure, at, name, theme.ATTACK, size=12, symbol="diamond")
     axis = {
         "range": [0.5, largest_count + 0.5],
         "tickformat": "d",
@@ -371,13 +455,19 @@ def plot_epsilon_by_trials(
     return figure
 
 
+def _uses(count: int, composition: Composition) -> list[int]:
+    """Returns how many of each part there are among the first ``count`` runs or iterations."""
+    uses = []
+    for part in composition.parts:
+        uses.append(min(count, part.count))
+        count -= uses[-1]
+    return uses
+
+
 def _first(count: int, composition: Composition) -> dp_event.DpEvent:
     """Returns the event of the first ``count`` runs or iterations."""
-    events = []
-    for part in composition.parts:
-        uses = min(count, part.count)
-        events += [dp_event.SelfComposedDpEvent(part.event, uses)] if uses else []
-        count -= uses
+    parts = zip(composition.parts, _uses(count, composition), strict=True)
+    events = [dp_event.SelfComposedDpEvent(part.event, uses) for part, uses in parts if uses]
     return dp_event.ComposedDpEvent(events)
 
 

@@ -123,8 +123,8 @@ class VotePlan(Entry):
                 "votes",
                 self.votes,
                 allowed=f"it must be less than the number of candidates, {self.candidates}",
-                fix="A client votes for its k best candidates; a vote for all of them says "
-                "nothing.",
+                fix="A client votes for its k best candidates. A vote for all of them changes "
+                "nothing: the noise alone would choose.",
             )
         if self.honest < 1:
             raise InvalidArgumentError(

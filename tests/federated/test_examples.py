@@ -52,6 +52,10 @@ def test_figure_2(tmp_path: Path) -> None:
     assert small[5]["0.6"] > small[1]["0.6"] > small[50]["0.6"]
     dip = found["b epsilon=0.25 k=1"]
     assert min(dip["1"], dip["100"]) > dip["32"] + 0.15
+    # More bad candidates lift the largest noise: large k is a guess then, small k hardly suffers.
+    more = {k: found[f"c epsilon=0.25 k={k}"] for k in (5, 50)}
+    assert more[5]["2700"] > 0.9
+    assert more[50]["2700"] < more[50]["300"] < more[5]["300"]
 
 
 def test_digits(tmp_path: Path) -> None:

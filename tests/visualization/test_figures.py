@@ -213,6 +213,36 @@ def test_what_is_not_composed_of_runs_is_refused() -> None:
             vis.plot_epsilon_by_trials(target)  # type: ignore[arg-type]
 
 
+def test_renyi_divergences_of_published_runs_cross_that_of_the_release() -> None:
+    """As a sum over runs would show them: k orders of a Gaussian, order / (2 noise^2) each."""
+    figure = vis.plot_renyi_by_trials(SEARCH, order=2.0)
+    rising, level = trace(figure, "publishing"), trace(figure, "the release")
+    assert rising.y == pytest.approx([count * 2.0 / (2 * 4.0**2) for count in rising.x], rel=1e-9)
+    assert max(rising.x) == LAW.quantile(0.95)
+    (divergence,) = SEARCH.rdp([2.0])
+    assert set(level.y) == {divergence}
+    crossing = trace(figure, "as much as publishing")
+    assert crossing.x[0] == pytest.approx(divergence / (2.0 / (2 * 4.0**2)), rel=1e-9)
+    assert 0 <= float(crossing.name.split()[4]) - crossing.x[0] < 0.1
+
+
+def test_renyi_divergences_of_a_budget_rise_to_its_own() -> None:
+    lines = shown(vis.plot_renyi_by_trials(BUDGET, order=8.0))
+    rising, level = lines.values()
+    assert [count for count, _ in rising] == list(range(1, 8))
+    assert rising[-1][1] == pytest.approx(level[0][1], rel=1e-9)
+    assert level[0][1] == BUDGET.guarantee.rdp([8.0])[0]
+
+
+def test_what_has_no_renyi_divergence_is_shown_by_its_epsilons() -> None:
+    search = odp.selection_guarantee(odp.approximate_dp(1.0, 1e-6), LAW)
+    with refuses("target") as caught:
+        vis.plot_renyi_by_trials(search)
+    assert "plot_epsilon_by_trials" in caught.value.fix
+    with refuses("orders"):
+        vis.plot_renyi_by_trials(SEARCH, order=1.0)
+
+
 # Who may see it.
 
 
@@ -235,6 +265,8 @@ def test_public_figures_are_the_same_whatever_happened() -> None:
                 vis.plot_privacy_profile(study, attack=False),
                 vis.plot_privacy_profile(release, attack=False),
                 vis.plot_epsilon_by_trials(release),
+                vis.plot_renyi_by_trials(study),
+                vis.plot_renyi_by_trials(release),
             )
             pages.append("".join(figure.to_json() for figure in figures))
     assert len(pages) == 4

@@ -42,7 +42,9 @@ class ConvexProjection:
     For ``DPHyPOSampler(projection=...)``. Without ``distance`` it is equation C.1 of DP-HyPO
     (Wang et al. 2023, arXiv 2306.05734v2), ``||f - w|| + nu KL(w || f)``, both with respect to
     the prior: ``nu=0`` is ``projection="l2"`` and ``nu=math.inf`` is ``projection="kl"``, which
-    bisection solves much faster and exactly.
+    bisection solves much faster and exactly. ``distance`` states any other one. Needs the extra:
+    ``pip install "optuna-dp[cvxpy]"``. How far the solvers are from the exact density, and a
+    distance of your own: ``docs/explanation/convex-projections.md``.
 
     Guarantees:
         * Whatever the distance and the solver return, the density of the draw is within [c, C] of

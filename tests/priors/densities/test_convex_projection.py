@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import importlib
 import math
+import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -25,8 +27,11 @@ from optuna_dp.errors import (
 from optuna_dp.priors.densities.projection import project_log
 from optuna_dp.priors.densities.shares import integer_masses, uniform_masses
 
-cp = pytest.importorskip("cvxpy")
+sys.path.append(str(Path(__file__).parents[3] / "examples" / "benchmarks"))
 
+from projection_accuracy import cases, exact_ratios
+
+cp = pytest.importorskip("cvxpy")
 BOUNDS = (0.6, 1.9)
 SPACE: dict[str, Any] = {"x": optuna.distributions.FloatDistribution(-1.0, 1.0)}
 
@@ -57,6 +62,20 @@ def test_the_limits_of_equation_c1_are_l2_and_kl(nu: float, limit: Any, weighted
     # The two limits differ by a hundred times as much.
     other = project_log(logs, BOUNDS, "kl" if limit == "l2" else "l2", masses)
     assert np.abs(solved.ratios - other.ratios).max() > 0.1
+
+
+@pytest.mark.parametrize(("method", "nu"), [("l2", 0.0), ("kl", math.inf)])
+def test_bisection_is_exact_and_cvxpy_is_near(method: Any, nu: float) -> None:
+    """As docs/explanation/convex-projections.md says, beside fractions that share no code."""
+    for logs, masses in cases(40, 4):
+        prior = masses / masses.sum()
+        w = np.exp(logs) / (prior @ np.exp(logs))
+        exact = exact_ratios(w.tolist(), masses.tolist(), BOUNDS, method)
+        assert prior @ exact == pytest.approx(1.0, abs=1e-14)
+        bisection = project_log(logs, BOUNDS, method, masses).ratios
+        np.testing.assert_allclose(bisection, exact, rtol=0.0, atol=1e-12)
+        solved = project_log(logs, BOUNDS, odp.ConvexProjection(nu=nu), masses).ratios
+        np.testing.assert_allclose(solved, exact, rtol=0.0, atol=5e-3)
 
 
 @pytest.mark.parametrize("nu", [0.1, 1.0, 10.0])

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import itertools
 import math
 import sys
 from pathlib import Path
@@ -13,6 +14,7 @@ from optuna_dp.mechanisms.doubling import LoopState, granules
 
 sys.path.insert(0, str(Path(__file__).parents[3] / "examples" / "propose_test"))
 
+from claims import iterations_to_the_end, largest_step
 from simulated_loops import fidelity, simulate_loops, simulate_noisy_max
 
 
@@ -251,6 +253,44 @@ def test_without_noise_the_loop_takes_one_iteration_more_than_lemma_1_counts():
         m = (n - (2**k - 1)).bit_count()
         assert state.position == n
         assert state.iterations == (2 * m + 2 * k) + 1
+
+
+def test_equations_11_and_14_of_constant_overhead_for_all_sequences_of_answers():
+    """The first is true and is met; the second counts one iteration too few."""
+    start = LoopState(DoublingPlan(1.0, granularity=1e-4, variant="capped", max_iterations=10**6))
+    equalities = 0
+    for answers in itertools.product((0, None), repeat=11):
+        state = start
+        for done, answer in enumerate(answers):
+            if state.finished:
+                break
+            assert state.step <= largest_step(state.position)
+            equalities += state.step == largest_step(state.position)
+            rest = answers[done:]
+            left, step = count_to_the_end(state, rest)
+            if left is not None:
+                accepts = sum(answer is not None for answer in rest[:left])
+                assert left == iterations_to_the_end(step, accepts) + 1
+            state = state.after(answer)
+    assert equalities
+
+
+def count_to_the_end(state, answers):
+    """How many of these answers lead to step 0, None if they do not; and the first step."""
+    step = state.step
+    for count, answer in enumerate(answers, start=1):
+        state = state.after(answer)
+        if state.finished:
+            return count, step
+    return None, step
+
+
+def test_equation_6_of_constant_overhead_forgets_the_number_of_candidates():
+    """Of three equally good ones, with noise of scale 4 / (k e0), one passes too often."""
+    n, k_epsilon = 100, 10.0
+    claimed = n ** (-k_epsilon / 4)
+    one_passes = 0.5 * math.exp(-k_epsilon / 4 * math.log(n))
+    assert 1 - (1 - one_passes) ** 2 <= claimed < 1 - (1 - one_passes) ** 3
 
 
 def test_noisy_max_is_better_at_the_same_total_budget():
