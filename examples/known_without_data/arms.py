@@ -127,18 +127,22 @@ def noise_of_losses(epsilon: float) -> float:
 # -- arms -----------------------------------------------------------------------------------------
 
 
-def rehearsed_rate(family: Family, run: odp.Run, seed: int) -> float:
-    """What ``odp.train`` takes."""
+def rehearsed_rate(family: Family, run: odp.Run, seed: int, size: float | None = None) -> float:
+    """What ``odp.train`` takes; at another size than its own if one is given."""
     torch.manual_seed(seed)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        found = odp.rehearse_module(run, family.model(), family.inputs(), optimizer="adam")
+        found = odp.rehearse_module(
+            run, family.model(), family.inputs(), optimizer="adam", size=size
+        )
     return found.learning_rate
 
 
-def fewer_steps(family: Family, epsilon: float, seed: int, steps: int) -> float:
+def fewer_steps(
+    family: Family, epsilon: float, seed: int, steps: int, size: float | None = None
+) -> float:
     run = plan(epsilon, steps)
-    row = Row("constant", rehearsed_rate(family, run, seed), 0.0)
+    row = Row("constant", rehearsed_rate(family, run, seed, size), 0.0)
     return first.accuracies(family, run, "adam", [row], seed)[1][0]
 
 

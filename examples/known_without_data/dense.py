@@ -405,6 +405,8 @@ SHOWN = (
     *(Variant(name, "linear", 0.0) for name in OPTIMIZERS),
 )
 SHIPPED, BEFORE = SHOWN[:2]
+# The first of them is what odp.train aimed at before it asked for the kind of a model.
+OTHER_SIZES = (1.0, 2.0)
 
 
 class Cell:
@@ -477,7 +479,10 @@ def table(cells: dict[str, list[Cell]]) -> str:
         + " |",
         "|---" * (4 + len(JUDGING)) + "|",
     ]
-    rows = [*((variant, SIZE) for variant in SHOWN), (SHIPPED, 2 * SIZE), (BEFORE, 2 * SIZE)]
+    rows = [
+        *((variant, SIZE) for variant in SHOWN),
+        *((variant, size) for size in OTHER_SIZES for variant in (SHIPPED, BEFORE)),
+    ]
     for variant, size in rows:
         choosing, judging = (
             mean_losses(cells, names, variant, size) for names in (CHOOSING, JUDGING)
@@ -492,6 +497,14 @@ def table(cells: dict[str, list[Cell]]) -> str:
 def gain(cells: dict[str, list[Cell]], names: Any) -> str:
     """How much less the shipped variant loses than Adam, over tasks."""
     before, after = (mean_losses(cells, names, variant, SIZE) for variant in (BEFORE, SHIPPED))
+    gains = before - after
+    error = gains.std(ddof=1) / len(gains) ** 0.5
+    return f"{gains.mean():.2f} ± {error:.2f}, more in {sum(gains > 0)} of {len(gains)} tasks"
+
+
+def gain_of_size(cells: dict[str, list[Cell]], names: Any) -> str:
+    """How much less is lost at the shipped size than at the one before, over tasks."""
+    before, after = (mean_losses(cells, names, SHIPPED, s) for s in (OTHER_SIZES[0], SIZE))
     gains = before - after
     error = gains.std(ddof=1) / len(gains) ** 0.5
     return f"{gains.mean():.2f} ± {error:.2f}, more in {sum(gains > 0)} of {len(gains)} tasks"
@@ -564,6 +577,10 @@ def main() -> None:
     print(table(cells))
     print(
         f"\nshipped beyond Adam: {gain(cells, CHOOSING)} (choose); {gain(cells, JUDGING)} (judge)"
+    )
+    print(
+        f"size {SIZE} beyond {OTHER_SIZES[0]}: {gain_of_size(cells, CHOOSING)} (choose); "
+        f"{gain_of_size(cells, JUDGING)} (judge)"
     )
     print("\n" + in_hindsight(cells))
     print("\n" + rules_of_size(cells))

@@ -29,7 +29,7 @@ from schema_tasks import Floats, Task
 from training import Model
 
 import optuna_dp as odp
-from optuna_dp.runs.rehearsal import LINEAR_SIZE
+from optuna_dp.runs.rehearsal import SIZE
 
 HERE = Path(__file__).parent
 sys.path.append(str(HERE.parent / "compare"))
@@ -289,7 +289,7 @@ def table() -> str:
     )
     judges = [name for name in JUDGING if any(cell["task"] == name for cell in judging)]
     variant, size = best_of(choosing)
-    rows = [(variant, size), *((shown, LINEAR_SIZE) for shown in SHOWN)]
+    rows = [(variant, size), *((shown, SIZE) for shown in SHOWN)]
     lines = [
         "| optimizer, rate | size | tasks that choose | tasks that judge | "
         + " | ".join(judges)
@@ -311,7 +311,7 @@ def gain(names: tuple[str, ...]) -> str:
     """How much less SGD loses than Adam at the package's size and schedule, by task."""
     cells = json.loads(RESULTS.read_text())["cells"]
     own = [cell for cell in cells if cell["task"] in names]
-    sgd, adam = (losses(own, variant, LINEAR_SIZE) for variant in SHOWN[:2])
+    sgd, adam = (losses(own, variant, SIZE) for variant in SHOWN[:2])
     gains = np.array([np.mean(adam[name]) - np.mean(sgd[name]) for name in sgd])
     error = gains.std(ddof=1) / len(gains) ** 0.5
     return f"{gains.mean():.2f} ± {error:.2f}, more in {sum(gains > 0)} of {len(gains)} tasks"

@@ -38,7 +38,7 @@ from dense import Floats, Training, package_file, rate_of
 from training import Model
 
 import optuna_dp as odp
-from optuna_dp.runs.rehearsal import LARGEST_SGD_STEP, LINEAR_SIZE, ONE_OUTPUT_SIZE, SIZE
+from optuna_dp.runs.rehearsal import LARGEST_SGD_STEP, ONE_OUTPUT_SIZE, SIZE
 
 RESULTS = Path(__file__).parent / "regression.json"
 MODELS = {
@@ -479,7 +479,6 @@ SHOWN = (
     ("bins", "sgd"),
     ("bins", "adam"),
 )
-BIN_SIZES = (LINEAR_SIZE, SIZE)  # As shipped for classes: of a single matrix, and of networks.
 
 
 class Setting:
@@ -505,11 +504,10 @@ class Setting:
 
     def by_bins(self, measure: str = "r2") -> float:
         """Of bins, at the size for classes; by SGD, or Adam where steps would be too long."""
-        size = BIN_SIZES[self.model != "linear"]
         curve = self.by_kind["bins", "sgd"]
-        multiple = np.exp(np.interp(np.log(size), np.log(curve["sizes"]), np.log(MULTIPLES)))
+        multiple = np.exp(np.interp(np.log(SIZE), np.log(curve["sizes"]), np.log(MULTIPLES)))
         optimizer = "sgd" if multiple * curve["unit"] <= LARGEST_SGD_STEP else "adam"
-        return float(self.reached("bins", optimizer, size, measure))
+        return float(self.reached("bins", optimizer, SIZE, measure))
 
 
 def stored() -> list[Setting]:

@@ -3,9 +3,9 @@
 What a model can bear is noise in its output. So the private gradient is set to zero, and only the
 noise of DP-SGD goes through the steps of the private training: its optimizer, schedule, weight
 decay and averaging. The rate is the one at which the outputs for made-up inputs have moved by a
-given size at the end: logits, or the number that a regression answers with. That one size suits
-models, data and epsilons is an observation (``docs/explanation/known-without-data.md``), so the
-rate is a good guess and no optimum.
+given size at the end: logits, or the number that a regression answers with. That a size suits all
+models of a kind, all data and all epsilons is an observation
+(``docs/explanation/known-without-data.md``), so the rate is a good guess and no optimum.
 
 No private record is an argument of anything here, and none may be: the rate is then public.
 """
@@ -29,6 +29,7 @@ from optuna_dp.runs.run import Run
 from optuna_dp.training.learner import Learner, Rehearsable, take_steps
 from optuna_dp.training.noise_walk import NoiseWalk, noise_walk
 from optuna_dp.training.optimizers import OptimizerFactory
+from optuna_dp.training.record_arrays import some_rows
 from optuna_dp.training.schedules import DEFAULT_SCHEDULE, Schedule
 
 if TYPE_CHECKING:
@@ -40,8 +41,9 @@ Inputs: TypeAlias = Any
 # Numbers of a model that are trained: an array of numpy or a tensor of PyTorch.
 Weight: TypeAlias = Any
 
-# Of networks, and of models of which a single matrix is trained, which bear more.
-SIZE, LINEAR_SIZE = 1.0, 1.7
+# Of models whose trained weights act through attention or recurrence, and of all others.
+SEQUENCE_SIZE, SIZE = 0.85, 1.7
+_GIVEN = "size was given"
 # Of models with one output, whose targets lie in [-1, 1].
 ONE_OUTPUT_SIZE = 0.5
 # Networks of up to two hidden layers were compared; deeper ones were not.
@@ -53,8 +55,13 @@ LARGEST_SGD_STEP_OF_ONE_OUTPUT = 0.5
 # Of the logarithm of the rate; the curves of accuracy are flat over ten times that.
 _TOLERANCE = 0.05
 # Draws of the noise: their number times that of the classes less one says how well the size is
-# known.
+# known. Squares of the sizes of single draws spread by a third to two thirds of their mean, for
+# models of 600 to a million weights. So 12 draws know a size to 5 to 9 %, and 5 draws to 15 %.
 _FEWEST_DRAWS, _MOST_DRAWS, _DEVIATIONS = 2, 8, 40
+_MOST_LAST_DRAWS, _LAST_DEVIATIONS = 24, 100
+_LAST_STEPS, _LAST_TOLERANCE = 6, 0.03
+# Outputs for other inputs move by the same noise, so more of them tell little.
+_MOST_INPUTS = 64
 # How often a search is begun again, where weight decay bends a walk; and how far it goes.
 _REPEATS, _FACTOR, _FACTORS = 8, 4.0, 30
 # Of a weight, where the search begins.
@@ -71,12 +78,16 @@ class Rehearsal:
             A model's best one is about the same at every epsilon, so it is what to search, once.
         size: Standard deviation over classes of the change of the logits at that rate; the root
             of its mean square over the inputs. Of a single output the root mean square itself.
+        aim: The size that was aimed at.
+        reason: Why that size, in words.
         remarks: Where the rule is known to be weak in this case; each was a warning too.
     """
 
     learning_rate: float
     noise_per_weight: float
     size: float
+    aim: float
+    reason: str
     remarks: tuple[str, ...] = ()
 
 
@@ -108,9 +119,11 @@ def rehearse_module(
             learning rate to an optimizer.
         schedule: How the rate falls, and which of the last weights are averaged.
         clipping_norm: Largest norm of one record's gradient; positive.
-        size: How far noise may move the logits, positive. By default 1.0, and 1.7 if a single
-            matrix is trained, as of a softmax regression or a last layer. 0.5 for a single
-            output.
+        size: How far noise may move the logits, positive. By default 0.85 if trained weights act
+            on them through attention or recurrence, as in a transformer, with LoRA or in an LSTM;
+            1.7 if not, as in a softmax regression, a dense or convolutional network, a table or a
+            bag of embeddings, and a last layer, whatever is frozen before it. 0.5 for a single
+            output. ``Rehearsal.reason`` says which it was. The rate is about in proportion to it.
 
     Raises:
         InvalidArgumentError: If an argument is not allowed; if the module cannot take the inputs.
@@ -166,6 +179,7 @@ def rehearsed_in_turn(
     optimizers: Sequence[str | OptimizerFactory],
     schedule: Schedule,
     clipping_norm: float,
+    size: float | None = None,
 ) -> tuple[str | OptimizerFactory, Rehearsal]:
     """Rehearses optimizers in turn, and returns the first one that suits, with its rehearsal.
 
@@ -179,6 +193,7 @@ def rehearsed_in_turn(
         optimizers: At least one: names, or functions that make an optimizer.
         schedule: How the rate falls, and which of the last weights are averaged.
         clipping_norm: Largest norm of one record's gradient.
+        size: How far noise may move the outputs; None for the default.
 
     Raises:
         InvalidArgumentError: As for :func:`rehearsed`, and if noise moves no weight by the last
@@ -192,6 +207,7 @@ def rehearsed_in_turn(
             optimizer=optimizer,
             schedule=schedule,
             clipping_norm=clipping_norm,
+            size=size,
         )
         if rehearsal is not None and not rehearsal.remarks:
             break
@@ -245,11 +261,12 @@ def rehearsed(
             run,
             problem="its plan was made from a function and does not know the batch size",
         )
+    inputs = some_rows(inputs, _MOST_INPUTS)
     deviation = run.noise_multiplier * clipping_norm / run.batch_size
     start = weights.weight_values()
     start_outputs = _first_outputs(weights, inputs)
     outputs = start_outputs.shape[1]
-    target = _usual_size(start, outputs) if size is None else size
+    aim, reason = _usual_size(weights, inputs, outputs) if size is None else (size, _GIVEN)
 
     def walk(rate: float, draw: int) -> _Walk:
         weights.set_weights(start)
@@ -266,13 +283,12 @@ def rehearsed(
             sizes.append(size_of_change(weights.outputs(inputs) - start_outputs))
         return _together(sizes)
 
-    draws = min(max(-(-_DEVIATIONS // max(outputs - 1, 1)), _FEWEST_DRAWS), _MOST_DRAWS)
     if isinstance(optimizer, str):
 
         def walk_of(rate: float) -> NoiseWalk:
             return noise_walk(optimizer, rate, deviation, run.steps, schedule)
 
-        def size_at(rate: float) -> float:
+        def size_at(rate: float, draws: int) -> float:
             ended, sizes = walk_of(rate), []
             for draw in range(draws):
                 changes = weights.noise(draw)(ended.deviation)
@@ -291,13 +307,17 @@ def rehearsed(
             return None
         guess = _FIRST_NOISE / at_rate_one
         try:
-            times, size_reached = _search(lambda times: size_at(guess * times), target)
+            times, _ = _search(lambda times: size_at(guess * times, _FEWEST_DRAWS), aim)
+            last_draws = _draws(outputs, _LAST_DEVIATIONS, _MOST_LAST_DRAWS)
+            rate, size_reached = _nearer(
+                lambda rate: size_at(rate, last_draws), guess * times, aim
+            )
         finally:
             weights.set_weights(start)
-        rate = guess * times
         remarks = _remarks(weights, rate * clipping_norm, outputs)
-        return Rehearsal(rate, walk_of(rate).deviation, size_reached, remarks)
+        return Rehearsal(rate, walk_of(rate).deviation, size_reached, aim, reason, remarks)
 
+    draws = _draws(outputs, _DEVIATIONS, _MOST_DRAWS)
     rate = _first_guess(weights, optimizer, deviation, run.steps, start)
     try:
         for _ in range(_REPEATS):
@@ -305,7 +325,7 @@ def rehearsed(
             if not all(ended.is_finite for ended in walks):
                 return None
             length = _together([ended.length for ended in walks])
-            times, size_reached = _search(partial(size_of, walks), target)
+            times, size_reached = _search(partial(size_of, walks), aim)
             # Gradients of noise do not depend on the weights, so a walk is in proportion to its
             # rate, unless weight decay bends it: then the search begins again from here.
             expected_length = times * walks[0].length
@@ -319,7 +339,8 @@ def rehearsed(
         weights.set_weights(start)
     numbers = sum(math.prod(part.shape) for part in start)
     remarks = _remarks(weights, rate * clipping_norm, outputs)
-    return Rehearsal(rate, times * length / math.sqrt(numbers), size_reached, remarks)
+    noise_per_weight = times * length / math.sqrt(numbers)
+    return Rehearsal(rate, noise_per_weight, size_reached, aim, reason, remarks)
 
 
 def default_optimizers(learner: Learner, inputs: Inputs = None) -> list[str]:
@@ -344,11 +365,13 @@ def default_optimizers(learner: Learner, inputs: Inputs = None) -> list[str]:
     return ["sgd", "adam"] if is_small or matrices == 1 else ["adam"]
 
 
-def _usual_size(weights: list[Weight], outputs: int) -> float:
-    """Returns how far noise may move the outputs by default."""
+def _usual_size(weights: Rehearsable, inputs: Inputs, outputs: int) -> tuple[float, str]:
+    """Returns how far noise may move the outputs by default, and why."""
     if outputs == 1:
-        return ONE_OUTPUT_SIZE
-    return LINEAR_SIZE if _matrices(weights) <= 1 else SIZE
+        return ONE_OUTPUT_SIZE, "the model has a single output"
+    if weights.has_attention_or_recurrence(inputs):
+        return SEQUENCE_SIZE, "trained weights act through attention or recurrence"
+    return SIZE, "no trained weight acts through attention or recurrence"
 
 
 def _matrices(values: list[Weight]) -> int:
@@ -505,6 +528,34 @@ def _search(measure: Callable[[float], float], size: float) -> tuple[float, floa
         size_by_times, key=lambda times: abs(math.log(max(size_by_times[times], 1e-12) / size))
     )
     return math.exp(best_times), size_by_times[best_times]
+
+
+def _nearer(measure: Callable[[float], float], rate: float, size: float) -> tuple[float, float]:
+    """Returns a rate near another one whose size is the wanted one, and the size at that rate.
+
+    Args:
+        measure: From a rate to a size, better known than the one that found the rate.
+        rate: Where to begin.
+        size: What is wanted.
+    """
+    tried: list[tuple[float, float]] = []
+    slope = 1.0  # Of the logarithm of the size by that of the rate.
+    for _ in range(_LAST_STEPS):
+        reached = measure(rate)
+        tried.append((rate, reached))
+        if not 0.0 < reached < math.inf or abs(math.log(reached / size)) < _LAST_TOLERANCE:
+            break
+        if len(tried) > 1:
+            (last_rate, last_reached), _ = tried[-2:]
+            rise = math.log(reached / last_reached) / math.log(rate / last_rate)
+            slope = min(max(rise, 0.5), 3.0)
+        rate *= (size / reached) ** (1.0 / slope)
+    return min(tried, key=lambda pair: abs(math.log(min(max(pair[1], 1e-12), 1e12) / size)))
+
+
+def _draws(outputs: int, deviations: int, most: int) -> int:
+    """Returns how many draws of the noise have about so many independent deviations."""
+    return min(max(-(-deviations // max(outputs - 1, 1)), _FEWEST_DRAWS), most)
 
 
 def _together(sizes: list[float]) -> float:

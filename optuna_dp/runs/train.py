@@ -207,6 +207,7 @@ def train(
     optimizer: str | OptimizerFactory | None = None,
     learning_rate: float | None = None,
     inputs: Inputs = None,
+    rehearsal_size: float | None = None,
     schedule: Schedule = DEFAULT_SCHEDULE,
     clipping_norm: float = 1.0,
     physical_batch_size: int | None = None,
@@ -304,6 +305,9 @@ def train(
             linear layers, norms and activations, and a :class:`optuna_dp.SoftmaxRegression`, can
             do without: their features are taken to lie between -1 and 1. All others need
             ``inputs`` or ``learning_rate``.
+        rehearsal_size: How far noise may move the outputs in the rehearsal, positive; for those
+            who know what their model bears. By default by the kind of the model: see ``size`` of
+            :func:`optuna_dp.rehearse_module`.
         schedule: How the rate falls, and which of the last weights are averaged. By default the
             rate is constant, and the weights of the last quarter of the steps are averaged.
         clipping_norm: The largest L2 norm of one record's gradient; positive.
@@ -409,7 +413,15 @@ def train(
             inputs = prepared.made_up_inputs
         name, rate, rehearsal = ranks.shared(
             lambda: _optimizer_and_rate(
-                run, learner, all_records, inputs, optimizer, learning_rate, schedule, norm
+                run,
+                learner,
+                all_records,
+                inputs,
+                optimizer,
+                learning_rate,
+                rehearsal_size,
+                schedule,
+                norm,
             )
         )
         kind = name if optimizer is None else optimizer
@@ -650,11 +662,21 @@ def _optimizer_and_rate(
     inputs: Inputs,
     optimizer: str | OptimizerFactory | None,
     learning_rate: float | None,
+    size: float | None,
     schedule: Schedule,
     clipping_norm: float,
 ) -> tuple[str, float, Rehearsal | None]:
     """Returns the optimizer's name, the rate of the first step, and how it was rehearsed."""
+    if size is not None:
+        size = validation.positive("rehearsal_size", size)
     if learning_rate is not None:
+        if size is not None:
+            raise InvalidArgumentError(
+                "rehearsal_size",
+                size,
+                problem="it decides the learning rate, and learning_rate= was given too",
+                fix="Give one of them.",
+            )
         kind = default_optimizers(learner)[0] if optimizer is None else optimizer
         return optimizer_name(kind), validation.positive("learning_rate", learning_rate), None
     if inputs is None:
@@ -663,7 +685,13 @@ def _optimizer_and_rate(
         raise unknown_inputs(learner.example_of_inputs(records))
     kinds = default_optimizers(learner, inputs) if optimizer is None else [optimizer]
     kind, rehearsal = rehearsed_in_turn(
-        run, learner, inputs, optimizers=kinds, schedule=schedule, clipping_norm=clipping_norm
+        run,
+        learner,
+        inputs,
+        optimizers=kinds,
+        schedule=schedule,
+        clipping_norm=clipping_norm,
+        size=size,
     )
     if kind != kinds[0]:  # Public numbers decide it, and the model.
         _logger.info(

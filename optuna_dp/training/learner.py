@@ -85,6 +85,13 @@ class Rehearsable(Weights, Protocol):
             inputs: What the model is called with; no records.
         """
 
+    def has_attention_or_recurrence(self, inputs: Part) -> bool:
+        """Returns whether trained weights act on the output through attention or recurrence.
+
+        Args:
+            inputs: As for :meth:`outputs`.
+        """
+
 
 class Learner(Rehearsable, Protocol):
     """A copy of a model, with its loss and its score, each of them a function of one record.

@@ -9,7 +9,7 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 
 import numpy as np
 import torch
@@ -18,13 +18,16 @@ from torch.nn.modules.batchnorm import _NormBase
 from optuna_dp.core.arrays import FloatArray
 from optuna_dp.errors import InvalidArgumentError, Text
 from optuna_dp.training.learner import Rehearsable
+from optuna_dp.training.noise_paths import has_attention_or_recurrence
 from optuna_dp.training.optimizers import OptimizerFactory, torch_optimizer
-from optuna_dp.training.record_arrays import Array, Part, leaves, mapped
+from optuna_dp.training.record_arrays import Array, Part, leaves, mapped, some_rows
 from optuna_dp.training.record_functions import REMEDY_FOR_STATISTICS
 
 _WRAPPERS = ("opacus", "torch.nn.parallel", "torch.distributed")
 # Of a model's outputs, such as those at all tokens of all texts: enough to know their deviation.
 _ROWS_LOOKED_AT = 512
+# Of the inputs whose way through the model is followed; it is the same for all.
+_ROWS_FOLLOWED = 2
 
 
 @contextmanager
@@ -137,15 +140,9 @@ class OwnModel(Rehearsable):
 
     @without_cached_casts()
     def outputs(self, inputs: Part) -> FloatArray:
-        parts = self.on_device(inputs)
-        with torch.no_grad(), self.evaluating(), torch.random.fork_rng(devices=[]):
-            if isinstance(parts, Mapping):
-                output = self._module(**parts)
-            elif isinstance(parts, tuple | list):
-                output = self._module(*parts)
-            else:
-                output = self._module(parts)
-        output = getattr(output, "logits", output)
+        parts = self.on_device(self.as_called(inputs))
+        with torch.no_grad():
+            output = self._output(parts)
         if not isinstance(output, torch.Tensor):
             raise InvalidArgumentError(
                 "learning_rate",
@@ -165,6 +162,33 @@ class OwnModel(Rehearsable):
 
     def all_numbers(self) -> list[torch.Tensor]:
         return [*self._module.parameters(), *self._module.buffers()]
+
+    @without_cached_casts()
+    def has_attention_or_recurrence(self, inputs: Part) -> bool:
+        parts = self.on_device(self.as_called(some_rows(inputs, _ROWS_FOLLOWED)))
+        with torch.enable_grad(), _not_compiled():
+            output = self._output(parts)
+        return isinstance(output, torch.Tensor) and has_attention_or_recurrence(output)
+
+    def as_called(self, inputs: Part) -> Part:
+        """Returns inputs in the way in which the module is called with them.
+
+        Args:
+            inputs: A tuple for several arguments, a mapping for arguments by name, or the only
+                argument.
+        """
+        return inputs
+
+    def _output(self, parts: Part) -> object:
+        """Returns what the copy answers in evaluation mode, the logits if they have that name."""
+        with self.evaluating(), torch.random.fork_rng(devices=[]):
+            if isinstance(parts, Mapping):
+                output = self._module(**parts)
+            elif isinstance(parts, tuple | list):
+                output = self._module(*parts)
+            else:
+                output = self._module(parts)
+        return getattr(output, "logits", output)
 
     def hand_over(self) -> None:
         with torch.no_grad():
@@ -209,6 +233,12 @@ class OwnModel(Rehearsable):
         finally:
             for part, mode in modes:
                 part.training = mode
+
+
+def _not_compiled() -> AbstractContextManager[object]:
+    """Lets a compiled module run as it was written, so that its operations are seen."""
+    set_stance = getattr(torch.compiler, "set_stance", None)  # From PyTorch 2.6 on.
+    return nullcontext() if set_stance is None else set_stance("force_eager")
 
 
 def _copied(

@@ -55,6 +55,26 @@ def is_tensor(value: object) -> TypeGuard[torch.Tensor]:
     return torch is not None and isinstance(value, torch.Tensor)
 
 
+def some_rows(part: Part, most: int) -> Part:
+    """Returns some rows of a batch, spread evenly over it.
+
+    Args:
+        part: An array, or a tuple or mapping of these. Arrays that have not as many rows as the
+            first one are left as they are.
+        most: How many rows there are at most.
+    """
+    arrays = [array for array in leaves(part) if is_array(array) and array.ndim]
+    rows = len(arrays[0]) if arrays else 0
+    if rows <= most:
+        return part
+
+    def taken(array: Array) -> Array:
+        is_batch = is_array(array) and array.ndim and len(array) == rows
+        return array[:: rows // most][:most] if is_batch else array
+
+    return mapped(taken, part)
+
+
 def is_dense(array: Array) -> bool:
     """Returns whether an array is neither sparse nor nested."""
     if isinstance(array, np.ndarray):

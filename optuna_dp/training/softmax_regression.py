@@ -137,6 +137,9 @@ class SoftmaxLearner(Learner):
     def outputs(self, inputs: Part) -> FloatArray:
         return np.asarray(np.asarray(inputs, dtype=np.float64) @ self._trained)
 
+    def has_attention_or_recurrence(self, inputs: Part) -> bool:
+        return False
+
     def clipped_sum(
         self, records: Records, batch: npt.NDArray[np.int64], step: ExactStep
     ) -> list[FloatArray]:

@@ -122,12 +122,11 @@ class TorchLearner(OwnModel, Learner):
             return None
         return features_of_order_one(*inputs.shape[1:])
 
-    def outputs(self, inputs: Part) -> FloatArray:
+    def as_called(self, inputs: Part) -> Part:
         features = self._losses.made_up(1)[0]
         is_as_in_loss = self._pair_loss is not None and _are_alike(inputs, features)
-        if is_as_in_loss and not takes_apart(self._module, features):
-            inputs = (inputs,)
-        return super().outputs(inputs)
+        is_one_argument = is_as_in_loss and not takes_apart(self._module, features)
+        return (inputs,) if is_one_argument else inputs
 
     def example_of_inputs(self, records: Records) -> str:
         example = _example(self.on_device(usual_parts(records))[0])

@@ -18,6 +18,7 @@ sys.path.append(str(SCRIPTS))
 import arms  # noqa: E402
 import dense  # noqa: E402
 import families  # noqa: E402
+import kinds  # noqa: E402
 
 from optuna_dp.training.schedules import DEFAULT_SCHEDULE  # noqa: E402
 
@@ -57,6 +58,17 @@ def test_the_page_has_the_tables_of_small_dense_networks() -> None:
     names = tuple(dense.CHOOSING)
     means = [dense.mean_losses(cells, names, own, dense.SIZE).mean() for own in dense.SHOWN]
     assert means[0] < min(means) + 0.05
+
+
+def test_the_pages_have_the_tables_of_sizes_and_schedules() -> None:
+    differences = kinds.of_differences()
+    assert differences in PAGE.read_text()
+    assert kinds.of_tasks(kinds.accuracies()) in (SCRIPTS / "README.md").read_text()
+    # odp.train has the size and the schedule that win.
+    assert DEFAULT_SCHEDULE in kinds.SCHEDULES.values()
+    means = {what: np.mean(own) for what, own in kinds.differences().items()}
+    assert means["size by kind over 1.0"] > 0.0
+    assert means["linear decay over averages, size by kind"] < 0.0
 
 
 def test_the_page_has_the_tables_of_regressions() -> None:
