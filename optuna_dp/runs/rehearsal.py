@@ -446,7 +446,7 @@ def _first_outputs(weights: Rehearsable, inputs: Inputs) -> npt.NDArray[np.float
             "learning_rate",
             None,
             problem="no rate is known for a model whose single output says which of two classes",
-            fix="Give the model two outputs, and loss=torch.nn.functional.cross_entropy. Or give "
+            fix="Let the model return a logit, and give loss=torch.nn.BCEWithLogitsLoss(). Or give "
             "learning_rate=, the rate of the first step.",
         )
     if not np.all(np.isfinite(outputs)):

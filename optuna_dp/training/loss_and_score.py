@@ -187,6 +187,7 @@ def made_learner(
         batch_size=batch_size,
         shared=holders,
         has_logits=functions.score == "accuracy" or reading == "logits",
+        has_one_logit=reading == "logits",
         pair_loss=loss,
     )
 

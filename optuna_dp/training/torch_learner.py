@@ -50,6 +50,8 @@ class TorchLearner(OwnModel, Learner):
             time.
         shared: What the module may hold and need not be copied: the records.
         has_logits: Whether the loss or the score is one of logits.
+        has_one_logit: Whether a single output, if there is one, is the logit of the second of two
+            classes.
         pair_loss: The loss of outputs and targets; None if the loss was not given so.
     """
 
@@ -66,6 +68,7 @@ class TorchLearner(OwnModel, Learner):
         batch_size: float = math.inf,
         shared: Iterable[object] = (),
         has_logits: bool = False,
+        has_one_logit: bool = False,
         pair_loss: PairLoss | None = None,
     ) -> None:
         if device is None and torch.cuda.is_available():
@@ -77,7 +80,7 @@ class TorchLearner(OwnModel, Learner):
         self.chunk_size = -(-most // BLOCK) * BLOCK
         self.like = self._trained[0].detach()
         self._draws = Draws(self.device)
-        self._moves_buffers = False
+        self._moves_buffers, self._has_one_logit = False, has_one_logit
         self._scope, self._pair_loss = Scope(self._module, loss, loss_argument), pair_loss
         self._losses = EachRecord(self, self._scope, gradients=True, chunk_size=self.chunk_size)
         self._scores = None
@@ -127,6 +130,12 @@ class TorchLearner(OwnModel, Learner):
         is_as_in_loss = self._pair_loss is not None and _are_alike(inputs, features)
         is_one_argument = is_as_in_loss and not takes_apart(self._module, features)
         return (inputs,) if is_one_argument else inputs
+
+    def outputs(self, inputs: Part) -> FloatArray:
+        outputs = super().outputs(inputs)
+        if self._has_one_logit and outputs.ndim == 2 and outputs.shape[1] == 1:
+            return np.hstack([np.zeros_like(outputs), outputs])  # The other class has 0.
+        return outputs
 
     def example_of_inputs(self, records: Records) -> str:
         example = _example(self.on_device(usual_parts(records))[0])

@@ -367,3 +367,20 @@ def test_bad_arguments_of_a_rehearsal_are_named(argument: str, changes: dict[str
     with pytest.raises(InvalidArgumentError) as refused:
         odp.rehearse_module(**arguments)
     assert refused.value.argument == argument
+
+
+@pytest.mark.parametrize("ends", [nn.Identity(), nn.Flatten(0)])
+def test_a_single_logit_has_a_rate(ends: nn.Module) -> None:
+    generator = torch.Generator().manual_seed(0)
+    x = 2 * torch.rand(400, 5, generator=generator) - 1
+    y = ends((x[:, :1] > x[:, 1:2]).float())
+    trained = odp.train(
+        started(400, batch_size=100, steps=60),
+        nn.Sequential(nn.Linear(5, 1), ends),
+        (x, y),
+        loss=nn.BCEWithLogitsLoss(),
+        score="accuracy",
+    )
+    assert trained.rehearsal is not None
+    right = (trained.predict(x).ravel() > 0) == (y.numpy().ravel() > 0)
+    assert right.mean() > 0.8
