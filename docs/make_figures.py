@@ -52,7 +52,9 @@ def main() -> None:
         sys.exit("Chromium is needed to draw the figures.")
     search = odp.selection_guarantee(RUN, odp.Geometric(mean=10))
     of_page = odp.selection_guarantee(odp.gaussian(noise_multiplier=4.0), odp.Geometric(mean=20))
-    plan = odp.plan_budget(epsilon=3.0, records=1355, batch_size=64, epochs=10)
+    plan = odp.plan_budget(
+        epsilon=3.0, records=1355, batch_size=64, epochs=10, pilots=(12, 3), pilot_epochs=1.6
+    )
     first_study = odp.plan_budget(
         epsilon=3.0, delta=1e-5, records=4000, batch_size=64, epochs=10, pilots=4
     )

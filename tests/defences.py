@@ -233,8 +233,6 @@ TABLE: dict[str, list[tuple[Any, ...]]] = {
     "public-numbers": [
         ("records are no inputs of a rehearsal",
          "optuna_dp.training.records.refuse_as_inputs", refuses_nothing),
-        ("far more records than were planned for are refused",
-         "optuna_dp.training.records.check_number", refuses_nothing),
         ("ranges that another study has drawn are refused",
          "optuna_dp.runs.train._refuse_foreign_ranges", refuses_nothing),
         ("ranges are drawn once in a study",

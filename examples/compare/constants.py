@@ -9,7 +9,6 @@ last run takes. Prints means over all tasks and epsilons, and what leaving a tas
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -223,66 +222,6 @@ def short(name: str, epsilon: float, found: Results) -> bool:
     return found[name, epsilon, "good"] < cell.reference("good") - allowed
 
 
-LIMITS = (math.inf, 2.0, 1.0, 1 / 2, 1 / 3, 1 / 4, 1 / 6, 1 / 8, 1 / 12, 0.0)
-# Shares of a task's smallest epsilon, besides its own epsilons.
-SMALLER = (0.1, 0.3)
-
-
-@dataclass(frozen=True)
-class Worth:
-    """What pilots are worth in a cell.
-
-    Attributes:
-        name: The task.
-        spread: Of a score of the first rung by its noise alone, as a share of the range.
-        gains: Points beyond one run at the good guess, the poor one, a random configuration.
-    """
-
-    name: str
-    spread: float
-    gains: tuple[float, ...]
-
-    @property
-    def gain(self) -> float:
-        """In the mean over those with a good guess and those with a poor one."""
-        return (self.gains[0] + self.gains[1]) / 2.0
-
-
-def worths(choose: Choose) -> list[Worth]:
-    found = []
-    for name in NAMES:
-        task = task_of(name)
-        for epsilon in (*(share * min(task.epsilons) for share in SMALLER), *task.epsilons):
-            cell = Cell(name, epsilon, Design())
-            gains = tuple(cell.result(guess, choose) - cell.reference(guess) for guess in GUESSES)
-            found.append(Worth(name, cell.spread[0] / task.reach, gains))
-    return found
-
-
-def best_limit(found: list[Worth]) -> float:
-    """The spread beyond which no pilots are best; the smallest such limit."""
-    return max(
-        reversed(LIMITS),
-        key=lambda limit: sum(one.gain for one in found if one.spread <= limit),
-    )
-
-
-def without_pilots(choose: Choose) -> None:
-    """Prints what pilots are worth by the spread of their scores, and from where on none."""
-    found = worths(choose)
-    print("\n| spread of a score by noise | cells | good guess | poor one | none |")
-    print("|---" * 5 + "|")
-    for upper, lower in itertools.pairwise((math.inf, 1.0, 1 / 3, 0.1, 0.03, 0.0)):
-        own = [one for one in found if lower < one.spread <= upper]
-        gains = np.mean([one.gains for one in own], axis=0)
-        parts = [f"{lower:.2g} to {upper:.2g}", str(len(own)), *(f"{gain:+.1f}" for gain in gains)]
-        print("| " + " | ".join(parts) + " |")
-    print(f"No pilots from a spread of {best_limit(found):.2g} on.")
-    for name in NAMES:
-        limit = best_limit([one for one in found if one.name != name])
-        print(f"Without {name}: from {limit:.2g} on.")
-
-
 def line(title: str, found: Results) -> str:
     means = [np.mean([v for key, v in found.items() if key[2] == guess]) for guess in GUESSES]
     cells = {key[:2] for key in found}
@@ -335,7 +274,6 @@ def main() -> None:
     print("\n| design " + HEAD + "|")
     for title, design in designs.items():
         print(line(f"{title}; {design.work:.1f} trainings", results(design, best)))
-    without_pilots(best)
 
 
 if __name__ == "__main__":

@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from optuna_dp.samplers.budget.plan import BudgetPlan
 
 _TRAINED, _SPENT = "What is trained", "What is spent"
-# A first guess and the five of odp.short_list: docs/explanation/searches.md.
-_CANDIDATES = 6
 # Epsilon times records below which nothing was found to beat a good guess (the same page).
 _FEW = 1_300
 _NOISE_OF_A_WEIGHT = (
@@ -120,7 +118,7 @@ class _Answer:
         plan: The plan.
         epsilon: What all its runs cost together.
         batches: Batch sizes for one run that uses the whole epsilon.
-        remark: What a larger batch would gain; may be empty.
+        remark: What is unfavorable about the batch and the pilots; may be empty.
         pilots: What the pilots of each rung can see.
         noise_of_twice_the_pilots: Times the last run's noise; infinite if out of reach.
         alternatives: What the same epsilon buys.
@@ -161,12 +159,12 @@ def _answer(settings: dict[str, Any]) -> _Answer:
     """
     # Start-up time: the accountants are slow to load, and --help needs none.
     from optuna_dp.planning import batch, guidance
-    from optuna_dp.planning.budget import is_blind, plan_budget
+    from optuna_dp.planning.budget import AUTO_CANDIDATES, is_blind, plan_budget
     from optuna_dp.planning.calibration import profile_epsilon
 
     is_default = "pilots" not in settings and "candidates" not in settings
     if is_default:
-        settings["candidates"] = _CANDIDATES
+        settings["candidates"] = AUTO_CANDIDATES
     plan = plan_budget(**settings)
     are_pilots_set = "pilot_epochs" in settings or "noise_increase" in settings
     if is_default and not are_pilots_set and is_blind(plan):
@@ -185,7 +183,7 @@ def _answer(settings: dict[str, Any]) -> _Answer:
             work=settings.get("work", 1.0),
             neighboring_relation=plan.neighboring_relation,
         ),
-        remark=batch.remark_on_batch(plan),
+        remark=guidance.remark_on_plan(plan),
         pilots=guidance.pilot_worth(plan),
         noise_of_twice_the_pilots=guidance.noise_of_twice(plan),
         alternatives=guidance.alternatives(plan),
@@ -209,15 +207,15 @@ def _recommendation(plan: BudgetPlan, is_default: bool) -> str:
 
     What it depends on is in docs/explanation/what-tuning-costs.md and searches.md.
     """
-    from optuna_dp.planning.budget import MOST_SPREAD  # Lazy: start-up time.
+    from optuna_dp.planning.budget import AUTO_CANDIDATES  # Lazy: start-up time.
 
     final = plan.final
     if not plan.pilots and is_default:
         return (
             f"Train once at noise multiplier {final.noise_multiplier:.3g}, with your best guess. "
-            "With so few records and so small an epsilon, noise alone moves a candidate's "
-            f"accuracy by more than {100 * MOST_SPREAD:.0f} points, so candidates would cost more "
-            f"than they find. --candidates {_CANDIDATES} plans them all the same."
+            "With so few records at so small an epsilon, the noise of a candidate's training "
+            "hides nearly all that it learns, so candidates would cost more than they find. "
+            f"--candidates {AUTO_CANDIDATES} plans them all the same."
         )
     if not plan.pilots:
         return (
@@ -226,7 +224,7 @@ def _recommendation(plan: BudgetPlan, is_default: bool) -> str:
             "search the noise of a weight, once: a model's best one is about the same at every "
             "epsilon, so take it from public data or from one epsilon and keep it. If the model "
             "or its features are still to be chosen, try a short list of candidates (--candidates "
-            f"{_CANDIDATES})."
+            f"{AUTO_CANDIDATES})."
         )
     advice = (
         "If you only choose learning rate, clipping norm and batch size, train once without "
@@ -238,7 +236,7 @@ def _recommendation(plan: BudgetPlan, is_default: bool) -> str:
             f"Run {rungs} pilots, then train once at noise multiplier "
             f"{final.noise_multiplier:.3g}. A random space like this costs one to four points "
             f"where a short list of good guesses can be written down (--candidates "
-            f"{_CANDIDATES}). {advice} {_NOISE_OF_A_WEIGHT}"
+            f"{AUTO_CANDIDATES}). {advice} {_NOISE_OF_A_WEIGHT}"
         )
     doubt = ""
     if final.records is not None and plan.epsilon * final.records < _FEW:
@@ -301,18 +299,20 @@ def _print_pilots(console: Console, answer: _Answer) -> None:
             f"{rung.pilots} pilots",
             str(rung.steps),
             f"{rung.epsilon:.2g}",
+            f"{rung.signal:.3g}",
             "" if rung.spread is None else f"{100 * rung.spread:.2g}",
         )
         for rung in answer.pilots
     ]
-    heads = ("rung", "steps", "epsilon of one", "spread, points")
+    heads = ("rung", "steps", "epsilon of one", "signal", "spread, points")
     console.print(table("What pilots can see", heads, rows))
     times = answer.noise_of_twice_the_pilots
     cost = f"{100 * (times - 1):.2g} % more noise" if math.isfinite(times) else "out of reach"
     console.print(
-        "epsilon of one: a pilot sees as much as one run at this epsilon. spread: standard "
-        "deviation of an accuracy, from the noise of the score. Twice as many pilots: "
-        f"{cost} for the last run.\n",
+        "epsilon of one: a pilot sees as much as one run at this epsilon. signal: what its "
+        "training can learn, in standard deviations of its noise (batch size x sqrt(steps) / "
+        "noise). spread: standard deviation of an accuracy, from the noise of the score. Twice as "
+        f"many pilots: {cost} for the last run.\n",
         style="dim",
     )
     if any(rung.spread is not None and rung.spread > BLIND for rung in answer.pilots):

@@ -29,7 +29,7 @@ SHOWN_BESIDE: Mapping[str, Target] = MappingProxyType(
         "comparisons": "optuna_dp.attacks.comparisons:comparisons_of",
         "notebook page": "optuna_dp.visualization.notebook:to_html",
         "published page": "optuna_dp.dashboard.study_pages:annotate_published",
-        "remark on a plan": "optuna_dp.planning.batch:remark_on_batch",
+        "remark on a plan": "optuna_dp.planning.guidance:remark_on_plan",
     }
 )
 

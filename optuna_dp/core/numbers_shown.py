@@ -33,3 +33,16 @@ def significant_up(value: float, digits: int = 4) -> str:
 def finite(value: float) -> float | None:
     """Returns a number as JSON can hold it: None if it is not finite."""
     return float(value) if math.isfinite(value) else None
+
+
+def reach_of_means(deviation: float, deviations: float) -> tuple[float, float]:
+    """Returns from where to where a noisy mean of numbers from 0 to 1 is shown.
+
+    The sum is divided by a public number of records. Of up to twice as many, each adds up to 1/2
+    to the middle of the range, 1/2, or takes it away.
+
+    Args:
+        deviation: Standard deviation of the noise of the mean.
+        deviations: How many of them the noise is given.
+    """
+    return -0.5 - deviations * deviation, 1.5 + deviations * deviation

@@ -5,12 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 
+from optuna_dp.core.numbers_shown import reach_of_means
+
 # In standard deviations of the noise. Gaussian noise goes beyond once in 10^31 scores.
 _FARTHEST = 12.0
-# The sum is divided by a public number of records. There may be up to twice as many
-# (``training.records.check_number``), and each adds up to 1/2 to the middle of the range, 1/2, or
-# takes it away.
-_LOWEST, _HIGHEST = -0.5, 1.5
 
 
 def impossible_score(
@@ -31,8 +29,8 @@ def impossible_score(
         # What is no finite number was not made by this package's scores.
         if score is None or not isinstance(score, int | float) or not math.isfinite(score):
             continue
-        farthest = _FARTHEST * deviation
-        if not _LOWEST - farthest <= score <= _HIGHEST + farthest:
+        lowest, highest = reach_of_means(deviation, _FARTHEST)
+        if not lowest <= score <= highest:
             return (
                 f"a score of {score:.6g} is shown, and scores are sums of numbers from 0 to 1 "
                 f"over the planned number of records, with noise of standard deviation "

@@ -17,7 +17,7 @@ from torch.utils.data import (
 
 from optuna_dp.errors import InvalidArgumentError, Text, type_of
 from optuna_dp.training.data_sets import DataSet
-from optuna_dp.training.records import check_number, read_records
+from optuna_dp.training.records import read_records, warn_of_number
 
 # A record as the user's data set has it.
 Item: TypeAlias = Any
@@ -93,7 +93,17 @@ def record_source(data_loader: object, planned_records: float) -> RecordSource:
         )
     _refuse_samplers(data_loader)
     records = read_records(data_loader.dataset, "data_loader")
-    check_number(records, planned_records, "data_loader")
+    if not 0.5 <= len(records) / planned_records <= 2.0:
+        # Before the training is spent: run.score refuses so different a number later.
+        raise InvalidArgumentError(
+            "data_loader",
+            Text(f"{len(records):,} records"),
+            problem=f"the plan was made for {planned_records:,.0f}, and from half to twice as "
+            "many are allowed",
+            fix="Give all of the records that were planned for, or plan for about as many as "
+            "there are, rounded if the exact number is private.",
+        )
+    warn_of_number(records, planned_records)
     return RecordSource(data_loader)
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Literal, NamedTuple
@@ -19,9 +21,16 @@ from optuna_dp.preparation.schema import Schema
 from optuna_dp.samplers.budget.plan import BudgetPlan, PaidRuns, checked_score, rung_sizes
 from optuna_dp.training.schedules import FEWEST_STEPS
 
+_logger = logging.getLogger("optuna_dp")
+
 # By replays of searches (docs/explanation/searches.md): twelve pilots of a sixth of the last run's
-# length, then three; none where noise alone would spread their scores by a third.
-AUTO_PILOTS, AUTO_LENGTH, MOST_SPREAD = (12, 3), 0.16, 1 / 3
+# length, then three.
+AUTO_PILOTS, AUTO_LENGTH = (12, 3), 0.16
+# The same page: a short list where the signal of a first pilot's training is below the one, for
+# pilots at random rank badly there; one run where it is below the other.
+RANKING_SIGNAL, LEAST_SIGNAL = 200.0, 3.0
+# A first guess and the five of odp.short_list.
+AUTO_CANDIDATES = 6
 # A candidate of a short list is tried for this share of the last run's length (the same page).
 CANDIDATE_LENGTH = 0.4
 # Of the squared budget, for drawing ranges (by experiment: docs/results/preparation.md).
@@ -127,10 +136,12 @@ def plan_budget(
         pilots: Number of pilots, or of each rung of a ladder: (16, 4) lets the best 4 of 16 try
             again with half the noise. 0: no pilots. ``"auto"``: (12, 3), and with ``records``
             short ones, of a sixth of the last run's steps but at least 20, so that all take less
-            than three trainings. None where they cannot see: where the noise of a score on the
-            training records alone spreads an accuracy by more than a third, unless
-            ``pilot_epochs`` or ``noise_increase`` asks for pilots. By experiment:
-            ``docs/explanation/searches.md``.
+            than three trainings. Where the noise of their training hides which settings are good,
+            it plans a short list instead, as ``candidates=6`` does, for the list that you give to
+            the sampler: where batch size x sqrt(steps) / noise multiplier of a first pilot is
+            below 200, which 20,000 records have below epsilon 0.37. Below 3 it plans one run. A
+            log line says so. ``pilot_epochs`` or ``noise_increase`` asks for pilots in any
+            case. By experiment, and coarse: ``docs/explanation/searches.md``.
         candidates: Instead of ``pilots``: how many candidates a short list has, 2 or more. Each is
             one pilot of 0.4 of the last run's steps (but at least 20), all on one rung, and
             the last run takes the best score. The list itself is given to the sampler,
@@ -239,14 +250,22 @@ def plan_budget(
             candidates=None if candidates is None else sizes[0],
             ranges=split.ranges,
         )
-        if is_auto and not are_pilots_set and is_blind(plan):
+        if not is_auto or are_pilots_set:
+            return plan
+        if is_blind(plan):
             last_runs, _ = split.last(last_run_count, training.steps, 1.0)
             return replace(plan, paid_pilots=(), paid_last=last_runs)
-        return plan
+        if can_rank(plan):
+            return plan
+        listed_length = _short(CANDIDATE_LENGTH, training.steps)
+        listed = split.rungs((AUTO_CANDIDATES,), listed_length, last_runs, increase, ratio)
+        return replace(plan, paid_pilots=tuple(listed), candidates=AUTO_CANDIDATES)
 
     most = None if schema is None else schema.most
     plan = plan_of(target) if most in (None, 1) else _for_persons(plan_of, target, delta, most)
     validation.warn_of_large_delta(plan.delta, records)
+    if is_auto and not are_pilots_set and plan.rung_sizes != AUTO_PILOTS:
+        _logger.warning("%s", _words_on_auto(plan))
     return plan
 
 
@@ -297,12 +316,48 @@ def score_spread(plan: BudgetPlan, runs: PaidRuns) -> float | None:
     return runs.score_noise_multiplier * plan.sample_rate / (2.0 * plan.batch_size)
 
 
+def training_signal(plan: BudgetPlan, runs: PaidRuns) -> float | None:
+    """Returns what a training can learn, in standard deviations of its noise.
+
+    batch size * sqrt(steps) / noise multiplier. If every clipped gradient had norm 1 and pointed
+    in one direction, the sum over all steps would be so many standard deviations of the noise in
+    that direction. It is also the number of records times the training's mu, in the limit of much
+    noise. None in a plan of a function, which says nothing of batches.
+    """
+    if plan.batch_size is None:
+        return None
+    return plan.batch_size * math.sqrt(runs.steps) / runs.noise_multiplier
+
+
 def is_blind(plan: BudgetPlan) -> bool:
-    """Returns whether the noise of a pilot's score hides nearly all that accuracies differ by."""
+    """Returns whether the noise of a pilot's training hides nearly all that it learns."""
+    signal = training_signal(plan, plan.paid_pilots[0]) if plan.pilots else None
+    return signal is not None and signal < LEAST_SIGNAL
+
+
+def can_rank(plan: BudgetPlan) -> bool:
+    """Returns whether pilots at random rank settings well enough, as far as the plan can know."""
+    signal = training_signal(plan, plan.paid_pilots[0]) if plan.pilots else None
+    return signal is None or signal >= RANKING_SIGNAL
+
+
+def _words_on_auto(plan: BudgetPlan) -> str:
+    """Returns why pilots="auto" planned something else than pilots, and what to do."""
     if not plan.pilots:
-        return False
-    spread = score_spread(plan, plan.paid_pilots[0])
-    return spread is not None and spread > MOST_SPREAD
+        return (
+            "plan_budget planned one run and no pilots: with these records at this epsilon the "
+            "noise of a pilot's training hides nearly all that it learns. Enqueue your best "
+            "guess, or the first of odp.short_list(...) if you doubt it. pilots=(12, 3) plans "
+            "pilots all the same."
+        )
+    return (
+        f"plan_budget planned a short list of {plan.candidates} candidates and no pilots at "
+        "random: with these records at this epsilon the noise of their training often hides which "
+        "settings are good. Give your own guess and the others of a list, for example "
+        'BudgetSampler(plan, candidates=[guess, *odp.short_list("table")]). Candidates that '
+        "nobody gives are proposed at random. If you trust your guess, pilots=0 plans one run; "
+        "pilots=(12, 3) plans pilots all the same."
+    )
 
 
 def _checked_sizes(

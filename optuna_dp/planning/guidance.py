@@ -18,8 +18,8 @@ from optuna_dp.accounting.guarantee import Guarantee
 from optuna_dp.accounting.kinds.bounded_range import bounded_range
 from optuna_dp.core.json_entries import Entry
 from optuna_dp.errors import InvalidArgumentError
-from optuna_dp.planning.batch import noise_of_training
-from optuna_dp.planning.budget import score_spread
+from optuna_dp.planning.batch import noise_of_training, remark_on_batch
+from optuna_dp.planning.budget import can_rank, score_spread, training_signal
 from optuna_dp.planning.calibration import NOISE, profile_epsilon, rough_epsilon
 from optuna_dp.planning.saddle_point import Steps, estimated_epsilon
 from optuna_dp.planning.target_search import Scale, SearchResult, guided
@@ -33,6 +33,10 @@ BLIND = 0.1
 _DENSITY_BOUNDS = (0.75, 2.0)
 # What a choice among partitions' utilities takes of epsilon, and on how many models it rests.
 _CHOICE_SHARE, _CANDIDATES = 0.25, 20
+_FAINT = (
+    "The noise of its pilots' training often hides which settings are good: a short list of good "
+    "guesses (candidates=) usually finds more."
+)
 # Looser than a plan's, which is what is run.
 _TOLERANCE, _LOOSE = 0.01, 0.03
 
@@ -66,6 +70,14 @@ def plan_rows(plan: BudgetPlan) -> list[tuple[str, ...]]:
     return rows
 
 
+def remark_on_plan(plan: BudgetPlan) -> str:
+    """Returns what is unfavorable about a plan's batch and about its pilots; may be empty."""
+    remarks = [remark_on_batch(plan)]
+    if plan.candidates is None and not can_rank(plan):
+        remarks.append(_FAINT)
+    return " ".join(filter(None, remarks))
+
+
 # What its pilots can see.
 
 
@@ -77,6 +89,8 @@ class PilotWorth(Entry):
         pilots: How many there are.
         steps: Length of one.
         epsilon: What one of them costs by itself: it sees as little as a training of this epsilon.
+        signal: What its training can learn, in standard deviations of its noise: batch size
+            * sqrt(steps) / noise multiplier.
         spread: Standard deviation of an accuracy by the noise of its score alone, a share; None if
             the score is on other records than the training's.
     """
@@ -84,6 +98,7 @@ class PilotWorth(Entry):
     pilots: int
     steps: int
     epsilon: float
+    signal: float
     spread: float | None
 
 
@@ -98,6 +113,7 @@ def pilot_worth(plan: BudgetPlan) -> list[PilotWorth]:
             pilots=runs.count,
             steps=runs.steps,
             epsilon=profile_epsilon(Guarantee(rung.event, plan.neighboring_relation), plan.delta),
+            signal=_of_sgd(plan, training_signal(plan, runs)),
             spread=score_spread(plan, runs),
         )
         for runs, rung in zip(plan.paid_pilots, plan.rungs, strict=True)
@@ -119,7 +135,7 @@ def noise_of_twice(plan: BudgetPlan) -> float:
     untuned = noise_of_training(
         plan.epsilon,
         plan.delta,
-        _sample_rate(plan),
+        _of_sgd(plan, plan.sample_rate),
         plan.paid_last.steps * plan.paid_last.count,
         plan.neighboring_relation == "replace_one",
     )
@@ -127,10 +143,11 @@ def noise_of_twice(plan: BudgetPlan) -> float:
     return math.sqrt(share / (2.0 * share - 1.0)) if share > 0.5 else math.inf
 
 
-def _sample_rate(plan: BudgetPlan) -> float:
-    if plan.sample_rate is None:
+def _of_sgd(plan: BudgetPlan, value: float | None) -> float:
+    """Returns what only a plan of DP-SGD has; refuses other plans."""
+    if value is None:
         raise InvalidArgumentError("plan", plan, problem="its runs are not DP-SGD")
-    return plan.sample_rate
+    return value
 
 
 # What else its epsilon would buy.
@@ -165,7 +182,7 @@ def alternatives(plan: BudgetPlan) -> list[Alternative]:
     Raises:
         InvalidArgumentError: If the plan is not of DP-SGD.
     """
-    ways = _Ways(plan, _sample_rate(plan))
+    ways = _Ways(plan, _of_sgd(plan, plan.sample_rate))
 
     def noise(point: SearchResult) -> float | None:
         return NOISE.value(point.at) if point.cost <= plan.epsilon else None

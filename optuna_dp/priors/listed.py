@@ -40,12 +40,14 @@ class Listed(BaseSampler):
             )
         self.points = tuple(_checked(i, point, space) for i, point in enumerate(candidates))
         texts = [json.dumps(point, sort_keys=True) for point in self.points]
-        for i, text in enumerate(texts):
-            if text in texts[:i]:
+        for i, (point, text) in enumerate(zip(self.points, texts, strict=True)):
+            # 1 and 1.0 are one value of a parameter, and a tuple comes back as a list.
+            first = min(self.points.index(point), texts.index(text))
+            if first < i:
                 raise InvalidArgumentError(
                     f"candidates[{i}]",
-                    self.points[i],
-                    problem=f"it is candidates[{texts.index(text)}] again",
+                    point,
+                    problem=f"it is candidates[{first}] again",
                     fix="List every candidate once.",
                 )
 

@@ -64,6 +64,10 @@ _LAST_STEPS, _LAST_TOLERANCE = 6, 0.03
 _MOST_INPUTS = 64
 # How often a search is begun again, where weight decay bends a walk; and how far it goes.
 _REPEATS, _FACTOR, _FACTORS = 8, 4.0, 30
+# Outputs that noise moves by less have another reason, such as weights that nothing depends on.
+_LEAST_SIZE = 1e-3
+# Of a size that was aimed at: what a search reaches unless it is out of reach.
+_FAR_ENOUGH = 0.6
 # Of a weight, where the search begins.
 _FIRST_NOISE = 0.1
 
@@ -307,10 +311,13 @@ def rehearsed(
             return None
         guess = _FIRST_NOISE / at_rate_one
         try:
-            times, _ = _search(lambda times: size_at(guess * times, _FEWEST_DRAWS), aim)
+            times, found = _search(lambda times: size_at(guess * times, _FEWEST_DRAWS), aim)
             last_draws = _draws(outputs, _LAST_DEVIATIONS, _MOST_LAST_DRAWS)
+            # Outputs that cannot move so far are taken where the search has found them.
             rate, size_reached = _nearer(
-                lambda rate: size_at(rate, last_draws), guess * times, aim
+                lambda rate: size_at(rate, last_draws),
+                guess * times,
+                found if found < _FAR_ENOUGH * aim else aim,
             )
         finally:
             weights.set_weights(start)
@@ -446,8 +453,8 @@ def _first_outputs(weights: Rehearsable, inputs: Inputs) -> npt.NDArray[np.float
             "learning_rate",
             None,
             problem="no rate is known for a model whose single output says which of two classes",
-            fix="Let the model return a logit, and give loss=torch.nn.BCEWithLogitsLoss(). Or give "
-            "learning_rate=, the rate of the first step.",
+            fix="Let the model return a logit, and give loss=torch.nn.BCEWithLogitsLoss(). Or "
+            "give learning_rate=, the rate of the first step.",
         )
     if not np.all(np.isfinite(outputs)):
         raise InvalidArgumentError(
@@ -501,7 +508,11 @@ def _differences(end: list[Weight], start: list[Weight]) -> list[Weight]:
 
 
 def _search(measure: Callable[[float], float], size: float) -> tuple[float, float]:
-    """Returns by what to multiply a walk for a size, and the size then."""
+    """Returns by what to multiply a walk for a size, and the size then.
+
+    Some models have bounded outputs, such as a norm before a frozen last layer. Where the size is
+    out of their reach, it is half of the largest there is.
+    """
     size_by_times: dict[float, float] = {}
 
     def excess(times: float) -> float:
@@ -516,13 +527,24 @@ def _search(measure: Callable[[float], float], size: float) -> tuple[float, floa
         if excess(high) * step > 0.0:
             break
     else:
-        raise InvalidArgumentError(
-            "learning_rate",
-            None,
-            problem="none was found: noise in the model's weights does not move its output on "
-            f"the made-up inputs far enough (by {size_by_times[high]:.2g} at most)",
-            fix="Give learning_rate=, the rate of the first step.",
+        largest = max(filter(math.isfinite, size_by_times.values()), default=0.0)
+        if step < 0.0 or largest <= _LEAST_SIZE:
+            raise InvalidArgumentError(
+                "learning_rate",
+                None,
+                problem="none was found: noise in the model's weights does not move its output "
+                f"on the made-up inputs far enough (by {largest:.2g} at most)",
+                fix="Give learning_rate=, the rate of the first step.",
+            )
+        warnings.warn(
+            "Noise in the model's weights moves its outputs on the made-up inputs by "
+            f"{largest:.2g} at most, as in front of a frozen last layer with small weights. The "
+            f"learning rate is the one at which noise moves them half as far, where {size:g} is "
+            "usual. Give learning_rate= if you know a better one.",
+            UserWarning,
+            stacklevel=2,
         )
+        return _search(measure, largest / 2.0)
     brentq(excess, low, high, xtol=_TOLERANCE)
     best_times = min(
         size_by_times, key=lambda times: abs(math.log(max(size_by_times[times], 1e-12) / size))

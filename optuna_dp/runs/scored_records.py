@@ -6,6 +6,7 @@ of a slip is refused: views of the trained records, and copies as a mask or an i
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,8 +22,8 @@ from optuna_dp.training.records import (
     ArrayRecords,
     DataSetRecords,
     Records,
-    check_number,
     read_records,
+    warn_of_number,
 )
 
 _SAMPLE = 200  # Records to score that are looked for, evenly spaced.
@@ -30,6 +31,10 @@ _FEWEST = 20
 # Of the sample: how many have to be the one and only copy of one trained record. Tables of few
 # different rows have equal rows by chance, but hardly ever exactly one on either side.
 _LARGEST_SHARE = 0.9
+# From here on the log says so.
+_REMARKABLE_SHARE = 0.1
+
+_logger = logging.getLogger("optuna_dp")
 
 
 @dataclass(frozen=True)
@@ -80,7 +85,7 @@ def scored_records(
         return ScoredRecords(scored, len(scored), None)
     assert score_size is not None
     size = int(score_size)
-    check_number(scored, size, "score_records")
+    warn_of_number(scored, size, "score_records")
     return ScoredRecords(scored, size, run.score_noise_multiplier, is_disjoint=True)
 
 
@@ -135,6 +140,9 @@ def check_arguments(
 def check_disjoint(records: Records, scored: Records) -> None:
     """Refuses records to score that are among those that are trained on, where that can be seen.
 
+    Where some of them are equal to records that are trained on, the log says so: two persons may
+    have the same row.
+
     Args:
         records: The training's records.
         scored: The records to score.
@@ -150,11 +158,10 @@ def check_disjoint(records: Records, scored: Records) -> None:
             "trained on, and one of these shares memory with the training's",
             fix="Give other records, or plan with score='training'.",
         )
-    if (
-        isinstance(records, ArrayRecords)
-        and isinstance(scored, ArrayRecords)
-        and _are_copied(records.holders()[0], scored.holders()[0])
-    ):
+    if not isinstance(records, ArrayRecords) or not isinstance(scored, ArrayRecords):
+        return
+    share = _share_of_copies(records.holders()[0], scored.holders()[0])
+    if share > _LARGEST_SHARE:
         raise InvalidArgumentError(
             "score_records",
             Text("copies of the training's records"),
@@ -162,6 +169,12 @@ def check_disjoint(records: Records, scored: Records) -> None:
             "trained on, and almost all of these are equal to records that are trained on",
             fix="Train on the others only, for example x[~is_held_out], or plan with "
             "score='training'.",
+        )
+    if share > _REMARKABLE_SHARE:
+        _logger.warning(
+            "Many of the records to score are equal to one record each that is trained on. If "
+            "they are the same records, the plan charges too little: it scores on others than the "
+            "training's. Train on the others only, for example x[~is_held_out]."
         )
 
 
@@ -177,8 +190,8 @@ def _has_some_of(records: Records, scored: Records) -> bool:
     return any(overlap(a, b) for a in trained_arrays for b in scored_arrays)
 
 
-def _are_copied(trained_array: object, scored_array: object) -> bool:
-    """Returns whether almost all records to score are equal to one trained record each.
+def _share_of_copies(trained_array: object, scored_array: object) -> float:
+    """Returns how many of the records to score are equal to one trained record each, a share.
 
     Args:
         trained_array: The first part of the trained records, an array of numpy or PyTorch; the
@@ -187,9 +200,9 @@ def _are_copied(trained_array: object, scored_array: object) -> bool:
     """
     trained_rows, scored_rows = _rows(trained_array), _rows(scored_array)
     if trained_rows is None or scored_rows is None or len(scored_rows) < _FEWEST:
-        return False
+        return 0.0
     if trained_rows.shape[1] != scored_rows.shape[1] or trained_rows.dtype != scored_rows.dtype:
-        return False
+        return 0.0
     places = np.unique(np.linspace(0, len(scored_rows) - 1, _SAMPLE).astype(np.int64))
     sample_rows = scored_rows[places]
     # One number of each record sorts out most: that of which the sample has most values.
@@ -198,7 +211,7 @@ def _are_copied(trained_array: object, scored_array: object) -> bool:
     single_copies = sum(
         counts[0].get(row.tobytes(), 0) == 1 == counts[1][row.tobytes()] for row in sample_rows
     )
-    return single_copies > _LARGEST_SHARE * len(sample_rows)
+    return single_copies / len(sample_rows)
 
 
 def _rows(array: object) -> npt.NDArray[Any] | None:

@@ -21,6 +21,7 @@ import numpy.typing as npt
 from optuna.study import StudyDirection
 
 from optuna_dp.core import validation
+from optuna_dp.core.numbers_shown import reach_of_means
 from optuna_dp.core.value_types import JsonObject
 from optuna_dp.errors import InvalidArgumentError, PlanError, Text
 from optuna_dp.runs.independence import refuse_trained, take
@@ -54,7 +55,7 @@ from optuna_dp.training.optimizers import (
     optimizer_name,
 )
 from optuna_dp.training.prepared import AS_GIVEN, PreparedRecords
-from optuna_dp.training.records import Records, check_number, read_records, refuse_as_inputs
+from optuna_dp.training.records import Records, read_records, refuse_as_inputs, warn_of_number
 from optuna_dp.training.references import named_records
 from optuna_dp.training.sampling import poisson_sample
 from optuna_dp.training.schedules import DEFAULT_SCHEDULE, Schedule
@@ -232,8 +233,8 @@ def train(
           the operating system's randomness. No seed repeats the draws.
         * The loss is a function of one record. Its gradient has L2 norm ``clipping_norm`` at most,
           over all trained parameters together; one that is not finite counts as zero. So does a
-          record that raises an error, and its score counts as 0: what a record holds makes no run
-          fail. Their number does, beyond twice the planned one or below half of it.
+          record that raises an error, and its score counts as 0: neither what a record holds nor
+          how many there are makes a run fail.
         * Gradients are rounded to whole numbers on a grid and added without error, so one record
           more changes the sum by ``clipping_norm`` at most in floating point, too. The proof is in
           ``optuna_dp/training/exact_step.py``.
@@ -380,7 +381,7 @@ def train(
     # How many there are, and which are scored. An error here may tell of them and costs the run.
     if prepared is not None and trial is not None:
         _refuse_foreign_ranges(trial, prepared)
-    check_number(all_records, numbers.records)
+    warn_of_number(all_records, numbers.records)
     scored = scored_records(
         run, numbers, all_records, functions.has_score, score_records, score_size
     )
@@ -749,10 +750,13 @@ def _mean(values: npt.NDArray[np.float64], scored: ScoredRecords) -> float:
     # Start-up time: OpenDP is slow to load.
     from optuna_dp.scoring import private_mean
 
-    return private_mean(
+    value = private_mean(
         values,
         lower=0.0,
         upper=1.0,
         size=scored.size,
         noise_multiplier=scored.noise_multiplier,
     )
+    # Of many more records than planned the mean may be anything.
+    lowest, highest = reach_of_means(scored.noise_multiplier / (2.0 * scored.size), deviations=8.0)
+    return min(max(value, lowest), highest)

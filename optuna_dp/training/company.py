@@ -1,8 +1,8 @@
-"""Hints on models and losses that are made for a batch of several records.
+"""Hints on models and losses that do not suit: made-up records show it, and nothing is refused.
 
 Here each record is computed alone, in a batch of one. A model that subtracts the mean of its
-batch, or a loss that compares records, is private then, and learns little or nothing. A mean
-with class weights forgets the weights. Made-up records show it. Nothing is refused for it.
+batch, or a loss that compares records, is private then, and learns little or nothing. So does a
+loss of logits on outputs that are probabilities. A mean with class weights forgets the weights.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import torch
 from torch import nn
 from torch.overrides import TorchFunctionMode
 
+from optuna_dp.training.accuracy import reading_of
 from optuna_dp.training.generators import Draws
 from optuna_dp.training.record_arrays import Part, Parts, is_array, leaves, mapped
 from optuna_dp.training.record_functions import Output, PairLoss, Scope, Tensors
@@ -47,6 +48,14 @@ _FORGETS_WEIGHTS = (
     "over one target divides by its own weight, so the weights have no effect. Give the loss "
     "reduction='sum'."
 )
+_SQUASHED = (
+    "The loss takes logits, which are of any size, and the model's outputs lie between 0 and 1, "
+    "as after a Sigmoid or a Softmax. The loss then makes probabilities of them a second time, so "
+    "the model learns little, and an accuracy takes each yes-or-no output for a yes. Leave that "
+    "layer out of the model; or keep a Sigmoid and take loss=torch.nn.BCELoss()."
+)
+# Noise in the weights that takes logits beyond 0 and 1, and how often it is drawn.
+_FAR, _DRAWS = 10.0, 3
 
 
 class Company:
@@ -95,6 +104,9 @@ class Company:
         hints = [_MIXES] if mixes else []
         if self._loss is not None and self._moves_only_together(self._loss, outputs, records):
             hints.append(_COMPARES)
+        is_of_logits = reading_of(self._loss) in ("classes", "logits")
+        if is_of_logits and self._are_shares(_joined(first)):
+            hints.append(_SQUASHED)
         return hints
 
     def forgets_weights(self, records: Parts) -> list[str]:
@@ -113,6 +125,19 @@ class Company:
             return []
         return [_FORGETS_WEIGHTS] if seen.of_one_target else []
 
+    def _are_shares(self, call: Call) -> bool:
+        """Returns whether outputs stay between 0 and 1 whatever the weights, and are not fixed."""
+        found = []
+        for _ in range(_DRAWS):
+            weights = {
+                name: weight + _FAR * torch.randn_like(weight)
+                for name, weight in self._weights.items()
+            }
+            found.append(torch.as_tensor(self._outputs(call, weights)))
+        outputs = torch.stack(found)
+        are_within = bool(((outputs >= 0.0) & (outputs <= 1.0)).all())
+        return are_within and bool((outputs != outputs.flatten()[0]).any())
+
     def _call(self, record: Parts) -> Call:
         """Returns what the model is called with for a record; the first time, if it is often."""
         calls: list[Call] = []
@@ -126,8 +151,8 @@ class Company:
             hook.remove()
         return calls[0]
 
-    def _outputs(self, call: Call) -> Output:
-        tensors = {**self._copied_buffers(), **self._weights}
+    def _outputs(self, call: Call, weights: Tensors | None = None) -> Output:
+        tensors = {**self._copied_buffers(), **(weights or self._weights)}
         args, keywords = call
         with torch.no_grad(), self._same_draws():
             output = torch.func.functional_call(

@@ -7,7 +7,6 @@ itself (a loader, a sampler, an iterable data set) is refused, and so is what ho
 from __future__ import annotations
 
 import logging
-import math
 import sys
 from collections.abc import Mapping
 from typing import Protocol
@@ -32,7 +31,8 @@ from optuna_dp.training.record_arrays import (
 )
 
 _logger = logging.getLogger("optuna_dp")
-# Of the planned number of records: beyond the first a warning, beyond the second a refusal.
+# Of the planned number of records: beyond the first the log says so, beyond the second what it
+# means.
 _REMARKABLE_SHARE, _LARGEST_FACTOR = 0.1, 2.0
 # A list of so few long arrays was meant to be a tuple of the parts of the records.
 _FEW = 4
@@ -246,32 +246,32 @@ def read_records(records: object, name: str = "records") -> Records:
     )
 
 
-def check_number(records: Records, planned: float, name: str = "records") -> None:
-    """Warns of a number of records unlike the planned one, and refuses one far from it.
+def warn_of_number(records: Records, planned: float, name: str = "records") -> None:
+    """Says in the log that the number of records is unlike the planned one.
+
+    Nothing is refused, because the number is private, and a run that fails shows it. No guarantee
+    depends on it: each record joins a step with the planned chance, and sums are divided by
+    public numbers.
 
     Args:
         records: The records.
         planned: The public number that the plan was made for.
         name: The argument that they were given as.
-
-    Raises:
-        InvalidArgumentError: If it is off by more than a factor of two.
     """
     factor = len(records) / planned
     if abs(factor - 1.0) <= _REMARKABLE_SHARE:
         return
     if not 1 / _LARGEST_FACTOR <= factor <= _LARGEST_FACTOR:
-        maker, fix = "the plan was made for", "records=... of the plan"
-        if name == "score_records":
-            maker, fix = "score_size says", "score_size=..."
-        least, most = math.ceil(planned / _LARGEST_FACTOR), math.floor(planned * _LARGEST_FACTOR)
-        raise InvalidArgumentError(
+        _logger.warning(
+            "The training has less than half or more than twice the %.0f %s that its plan was "
+            "made for. Are these the right ones, or is the plan for others? Batches differ from "
+            "the planned ones in the same proportion, and a score is no accuracy then: it is the "
+            "sum over the records divided by the planned number. Make another plan with about "
+            "the right number, rounded if the exact one is private.",
+            planned,
             name,
-            Text(f"{len(records):,} records"),
-            problem=f"{maker} {planned:,.0f}, and from {least:,} to {most:,} are allowed",
-            fix=f"Give all of the records that were planned for, or another number: {fix}, "
-            "rounded if the exact number is private.",
         )
+        return
     _logger.warning(
         "The training has more than 10 %% more or fewer %s than the %.0f that its plan was made "
         "for. Its batches differ from the planned ones in the same proportion.",

@@ -146,7 +146,7 @@ def test_it_says_why_it_plans_no_pilots_and_writes_a_script_of_one_run(tmp_path:
     words = " ".join(shown.output.split())
     assert "Train once" in words
     assert "candidates would cost more than they find" in words
-    assert "more than 33 points" in words
+    assert "hides nearly all that it learns" in words
     assert "odp.around" not in path.read_text()
 
 

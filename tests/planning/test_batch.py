@@ -169,8 +169,8 @@ def test_a_plan_says_what_a_larger_batch_would_gain_where_its_own_loses_much(
 
 def test_pilots_do_not_change_what_is_said_of_the_batch() -> None:
     alone, tuned = (
-        repr(odp.plan_budget(epsilon=3.0, batch_size=64, pilots=pilots, **DIGITS)).split(". ")
-        for pilots in (0, (4, 2))
+        repr(odp.plan_budget(epsilon=3.0, batch_size=64, **DIGITS, **searched)).split(". ")
+        for searched in ({"pilots": 0}, {"candidates": 4})
     )
     assert alone[1:] == tuned[1:]
     assert len(alone) > 1

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import optuna
 import pytest
-from support import recorded, simulated
+from support import logged, recorded, simulated
 
 import optuna_dp as odp
 from optuna_dp.planning.guidance import noise_of_twice, pilot_worth
@@ -29,7 +29,7 @@ def test_half_of_the_budget_cannot_pay_for_twice_the_pilots() -> None:
 
 
 def test_a_pilot_is_worth_a_training_of_its_own_epsilon() -> None:
-    plan = odp.plan_budget(**PUBLIC)
+    plan = odp.plan_budget(**PUBLIC, pilots=(12, 3))
     first, second = pilot_worth(plan)
     assert (first.pilots, second.pilots) == plan.rung_sizes
     alone = odp.Guarantee(plan.pilot.event).epsilon(1e-5)
@@ -51,11 +51,14 @@ def test_the_spread_is_that_of_private_accuracy() -> None:
     assert pilot_worth(odp.plan_budget(**PUBLIC, score=None))[0].spread is None
 
 
+MANY: dict[str, Any] = {"epsilon": 3.0, "records": 20_000, "batch_size": 512, "epochs": 10}
+
+
 @pytest.mark.slow
 def test_the_default_is_short_pilots_for_less_than_three_trainings() -> None:
     for epochs in (1, 3, 10, 60):
-        plan = odp.plan_budget(**{**PUBLIC, "epochs": epochs})
-        assert plan == odp.plan_budget(**{**PUBLIC, "epochs": epochs}, pilots="auto")
+        plan = odp.plan_budget(**{**MANY, "epochs": epochs})
+        assert plan == odp.plan_budget(**{**MANY, "epochs": epochs}, pilots="auto")
         assert plan.rung_sizes == (12, 3)
         assert {rung.steps for rung in plan.rungs} == {
             min(plan.final.steps, max(20, round(0.16 * plan.final.steps)))
@@ -66,28 +69,50 @@ def test_the_default_is_short_pilots_for_less_than_three_trainings() -> None:
     assert odp.plan_budget(**PUBLIC, pilot_epochs=10) == given
 
 
+FAINT: dict[str, Any] = {**MANY, "epsilon": 0.3}
 BLIND: dict[str, Any] = {"epsilon": 0.3, "records": 134, "batch_size": 40, "epochs": 40}
 
 
+def test_where_training_noise_hides_what_is_good_a_short_list_is_planned() -> None:
+    """Also for scores without noise: it is the training that a pilot's score cannot see past."""
+    for given in (FAINT, FAINT | {"score": None}):
+        with logged() as lines:
+            plan = odp.plan_budget(**given)
+        assert plan == odp.plan_budget(**given, candidates=6)
+        assert [line for line in lines if "short list of 6 candidates" in line] == lines
+    with logged() as lines:
+        assert odp.plan_budget(**{**FAINT, "epsilon": 1.0}).rung_sizes == (12, 3)
+    assert lines == []
+
+
 @pytest.mark.slow
-def test_pilots_whose_scores_would_be_noise_are_left_out() -> None:
-    plan = odp.plan_budget(**BLIND)
-    assert plan == odp.plan_budget(**BLIND, pilots=0)
-    assert odp.plan_budget(**{**BLIND, "epsilon": 3.0}).rung_sizes == (12, 3)
+def test_pilots_that_would_only_see_noise_are_left_out() -> None:
+    for given in (BLIND, BLIND | {"score": None}):
+        with logged() as lines:
+            plan = odp.plan_budget(**given)
+        assert plan == odp.plan_budget(**given, pilots=0)
+        assert len(lines) == 1
+        assert "one run and no pilots" in lines[0]
 
 
 @pytest.mark.parametrize(
     "asked",
-    [
-        {"pilots": (12, 3)},
-        {"noise_increase": 1.15},
-        {"pilot_epochs": 6},
-        {"score": None},
-    ],
+    [{"pilots": (12, 3)}, {"noise_increase": 1.15}, {"pilot_epochs": 6}],
     ids=str,
 )
-def test_pilots_that_were_asked_for_or_have_public_scores_stay(asked: dict[str, Any]) -> None:
-    assert odp.plan_budget(**BLIND, **asked).rung_sizes == (12, 3)
+def test_pilots_that_were_asked_for_stay(asked: dict[str, Any]) -> None:
+    for given in (FAINT, BLIND):
+        with logged() as lines:
+            plan = odp.plan_budget(**given, **asked)
+        assert plan.rung_sizes == (12, 3)
+        assert lines == []
+        assert "hides which settings are good" in repr(plan)
+
+
+def test_the_default_plan_takes_a_list_or_a_first_guess() -> None:
+    plan = odp.plan_budget(**FAINT)
+    odp.BudgetSampler(plan, candidates=[{"x": x / 10} for x in range(6)])
+    odp.BudgetSampler(plan, choose="evidence")
 
 
 def test_a_study_without_pilots_runs_the_first_guess() -> None:

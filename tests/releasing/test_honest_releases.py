@@ -143,6 +143,7 @@ def last_run_given_up() -> odp.Release:
 
 HONEST: dict[str, Callable[[], odp.Release]] = {
     "twice as many": with_records(2 * RECORDS),
+    "nine times as many": with_records(9 * RECORDS),
     "half as many": with_records(RECORDS // 2),
     "a selection with twice as many": selection_with_more_records,
     "a pilot of the first rung never began": pilot_that_never_began(1),

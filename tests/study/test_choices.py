@@ -140,3 +140,27 @@ def test_a_choice_may_stand_there_twice() -> None:
         lambda trial: trial.suggest_categorical("k", ["a", "a", "b"]),
     )
     assert {number: study.trials[number].params["k"] for number in used} == used
+
+
+@of_each_storage
+def test_an_enqueued_whole_number_is_the_same_choice_as_the_float(
+    storage: Any, tmp_path: Path
+) -> None:
+    """It is the first guess: repeated on the second rung and taken for the last run."""
+    plan = odp.plan_budget(
+        epsilon=3.0, run=lambda s, n: odp.gaussian(s), steps=1, pilots=(3, 2), score=None
+    )
+    used: dict[int, float] = {}
+
+    def objective(trial: optuna.Trial) -> float:
+        odp.start_run(trial)
+        used[trial.number] = trial.suggest_float("x", -1.0, 1.0)
+        return used[trial.number]
+
+    study = optuna.create_study(
+        direction="maximize", sampler=odp.BudgetSampler(plan), storage=storage(tmp_path)
+    )
+    study.enqueue_trial({"x": 1})
+    study.optimize(objective)
+    assert list(used.values()).count(1.0) == 3
+    assert odp.release(study, vouched="a test").params == {"x": 1.0}

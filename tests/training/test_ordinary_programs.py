@@ -280,7 +280,7 @@ def test_features_are_made_up_for_dense_models_with_normed_weights(name: str) ->
     assert train(model).rehearsal is not None
 
 
-def test_a_model_whose_output_noise_cannot_move_is_told_to_give_a_rate() -> None:
+def test_a_model_whose_output_noise_cannot_move_far_is_trained_with_a_warning() -> None:
     class Bounded(nn.Module):
         """Logits that stay within a hundredth, whatever the weights are."""
 
@@ -291,7 +291,8 @@ def test_a_model_whose_output_noise_cannot_move_is_told_to_give_a_rate() -> None
         def forward(self, x: Any) -> Any:
             return 0.01 * torch.tanh(self.layer(x))
 
-    refused("learning_rate", "learning_rate=", Bounded(), inputs=INPUTS)
+    with pytest.warns(UserWarning, match="learning_rate="):
+        train(Bounded(), inputs=INPUTS)
     train(Bounded(), learning_rate=0.1)
 
 
@@ -438,3 +439,33 @@ def test_a_model_that_holds_written_or_other_numbers_is_trained() -> None:
         (torch.tensor(0.5), torch.tensor(0.5)),  # That of the last column.
     ):
         train(Standardizing(mean, deviation), (x, Y), learning_rate=0.1)
+
+
+YES = torch.randint(0, 2, (N, 1)).float()
+bce, bce_of_logits = nn.BCELoss(), nn.BCEWithLogitsLoss()
+
+
+def ending(*last: nn.Module, outputs: int = 3) -> nn.Module:
+    return nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, outputs), *last)
+
+
+@pytest.mark.parametrize(
+    ("is_squashed", "model", "target", "loss"),
+    [
+        (True, ending(nn.Sigmoid(), outputs=1), YES, bce_of_logits),
+        (True, ending(nn.Softmax(dim=1)), Y, cross_entropy),
+        (False, ending(nn.Sigmoid(), outputs=1), YES, bce),
+        (False, ending(outputs=1), YES, bce_of_logits),
+        (False, ending(nn.LogSoftmax(dim=1)), Y, cross_entropy),
+        (False, ending(nn.LogSoftmax(dim=1)), Y, nn.functional.nll_loss),
+        (False, ending(nn.ReLU()), Y, cross_entropy),
+        (False, ending(), Y, cross_entropy),
+    ],
+)
+def test_a_hint_says_that_a_loss_of_logits_has_probabilities(
+    is_squashed: bool, model: Any, target: Any, loss: Any
+) -> None:
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        train(model, (X, target), loss=loss, learning_rate=0.1)
+    assert any("takes logits" in str(warning.message) for warning in caught) == is_squashed

@@ -13,6 +13,7 @@ from refusals import refuses
 torch = pytest.importorskip("torch")
 
 from started import started  # noqa: E402
+from support import logged  # noqa: E402
 from torch import nn  # noqa: E402
 from torch.utils.data import ConcatDataset, Dataset, Subset, TensorDataset  # noqa: E402
 
@@ -137,3 +138,19 @@ def test_training_records_are_no_public_ones_whatever_holds_them(
     else:
         with refuses("score_records"):
             score()
+
+
+@pytest.mark.parametrize("copied", [0, 20, 40])
+def test_the_log_says_that_records_to_score_are_trained_on(copied: int) -> None:
+    """All of them are refused. Some may be other persons with the same row, so nothing else is."""
+    x, y = torch.randn(80, 4), torch.arange(80) % 3
+    rows = slice(40 - copied, 80 - copied)
+    trained, scored = (x[:40], y[:40]), (x[rows].clone(), y[rows].clone())
+    run = started(40, score="disjoint")
+    with logged() as lines:
+        if copied == 40:
+            with refuses("score_records"):
+                train(records=trained, run=run, score_records=scored, score_size=40)
+        else:
+            train(records=trained, run=run, score="accuracy", score_records=scored, score_size=40)
+    assert any("records to score" in line for line in lines) == (copied == 20)

@@ -268,7 +268,6 @@ def test_disjoint_records_are_scored_by_their_public_number() -> None:
     for arguments, argument in (
         ({"score": "accuracy"}, "score_records"),
         (scored, "score_size"),
-        ({**scored, "score_size": 100}, "score_records"),
     ):
         with pytest.raises(InvalidArgumentError) as caught:
             train(run, identity(), records, **arguments)

@@ -14,6 +14,7 @@ from refusals import refuses
 torch = pytest.importorskip("torch")
 
 from started import claimed, started  # noqa: E402
+from support import logged  # noqa: E402
 from torch import nn  # noqa: E402
 from torch.utils.data import (  # noqa: E402
     ConcatDataset,
@@ -153,10 +154,20 @@ def test_an_iterable_data_set_is_refused() -> None:
 
 
 @pytest.mark.promise("public-numbers")
-def test_far_more_records_than_planned_are_refused() -> None:
-    many = torch.randn(5 * N, 4), torch.randint(0, 3, (5 * N,))
-    refused("records", records=many)
-    refused("records", planned=20)
+@pytest.mark.parametrize("count", [1, 2 * N, 2 * N + 1, 40 * N])
+def test_no_number_of_records_makes_a_run_fail(count: int) -> None:
+    """It is private, so the log says what it means, and the score is a sum over the plan's number.
+
+    A score that no plan's records can have would be refused at the release.
+    """
+    records = torch.randn(count, 4), torch.randint(0, 3, (count,))
+    with logged() as lines:
+        trained = odp.train(
+            started(N), linear(), records, loss=cross_entropy, score="accuracy", learning_rate=0.1
+        )
+    is_far = count not in (2 * N,)
+    assert any("Are these the right ones" in line for line in lines) == is_far
+    assert -0.6 <= trained.score <= 1.6
 
 
 @pytest.mark.parametrize(

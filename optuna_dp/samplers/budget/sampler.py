@@ -55,8 +55,8 @@ class BudgetSampler(SlotSampler):
         candidates: The short list, with a plan that was made for one of this length: dicts of
             parameters by name, all different. Pilot i runs ``candidates[i]``; what a candidate
             does not name is drawn at random. An enqueued trial takes the place of the candidate
-            of its number. Without a list such a plan's pilots are those that are enqueued. No
-            candidate may come from looking at the private data.
+            of its number. Without a list such a plan's pilots are those that are enqueued, and
+            the proposer's. No candidate may come from looking at the private data.
         choose: How the last run's hyperparameters are chosen. None (the default) is ``"best"`` for
             a short list and ``"evidence"`` otherwise. ``"best"``: those of the pilot with
             the best score on the last rung that has scores; scores of different rungs have

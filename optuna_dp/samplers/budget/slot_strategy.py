@@ -158,7 +158,7 @@ class BudgetStrategy(SlotStrategy):
         # Pilots that are listed, or drawn at random in any case, need not wait.
         free_pilots = self._proposer.startup if listed is None else self._proposed
         self._first_batch = max(self._pilot_batch_size, free_pilots)
-        self._choose = _checked_choose(choose, plan)
+        self._choose = _checked_choose(choose, plan, is_listed=listed is not None)
         self._budget = BudgetSettings(
             plan=plan,
             first_batch=self._first_batch,
@@ -408,10 +408,10 @@ class BudgetStrategy(SlotStrategy):
         return 0.0 if self._budget.run_of(number).scored_on is None else None
 
 
-def _checked_choose(choose: Choose | None, plan: BudgetPlan) -> Choose:
+def _checked_choose(choose: Choose | None, plan: BudgetPlan, *, is_listed: bool) -> Choose:
     if choose is None:
         return "evidence" if plan.candidates is None else "best"
-    if choose == "evidence" and plan.candidates is not None:
+    if choose == "evidence" and is_listed:
         raise InvalidArgumentError(
             "choose",
             choose,

@@ -181,9 +181,9 @@ def test_an_enqueued_trial_takes_the_place_of_a_candidate() -> None:
         ({"candidates": [{"x": 1}, {"x": 2}, {"x": 1}]}, "candidates[2]"),
         ({"candidates": [{"x": 1}, {"x": 2}, {"x": np.ones(2)}]}, "candidates[2]"),
         ({"candidates": [{"x": 1}, {"x": 2}, 3]}, "candidates[2]"),
+        ({"candidates": [{"x": 1}, {"x": 2}, {"x": 1.0}]}, "candidates[2]"),
         ({"candidates": {"x": 1}}, "candidates"),
         ({"candidates": X, "choose": "evidence"}, "choose"),
-        ({"choose": "evidence"}, "choose"),
         ({"candidates": X, "proposer": optuna.samplers.RandomSampler()}, "proposer"),
         ({"candidates": X, "pilot_batch_size": 2}, "pilot_batch_size"),
         (
