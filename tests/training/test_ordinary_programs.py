@@ -245,8 +245,14 @@ def test_what_cannot_be_trained_as_it_is_names_what_to_write() -> None:
     refused("records", "odp.Schema(y=['no', 'yes']", model, (X, texts.astype(object)))
     refused("records", "odp.Schema(", model, (Table(X.numpy()), Y))
     refused("records", "schema.encode(table)", model, Table(X.numpy()))
-    logistic = nn.functional.binary_cross_entropy_with_logits
-    refused("learning_rate", "learning_rate=", nn.Linear(4, 1), (X, torch.ones(N)), loss=logistic)
+    refused(
+        "learning_rate",
+        "BCEWithLogitsLoss",
+        nn.Sequential(nn.Linear(4, 1), nn.Sigmoid()),
+        (X, torch.ones(N)),
+        loss=nn.BCELoss(),
+        score="accuracy",
+    )
     refused("records", "record_loss=", model, (X, torch.rand(N), Y))
     refused(
         "model", "GroupNorm", nn.Sequential(nn.Linear(4, 8), nn.BatchNorm1d(8), nn.Linear(8, 3))
