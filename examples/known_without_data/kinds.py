@@ -8,7 +8,8 @@
 Three sizes of the rehearsal, each with a constant rate and the last quarter averaged, and with a
 linear decay from the rate that its own rehearsal gives. The arms were fixed before the first
 training; none of these tasks judges anything elsewhere. The engine is that of ``families.py``: all
-arms of a setting see the same batches and the same noise. Adam, epsilon 1 and 8, two seeds.
+arms of a setting see the same batches and the same noise. Adam, epsilon 1 and 8, two seeds; of the
+second one only epsilon 1 is stored.
 
 Everything comes with scikit-learn and with Python: the tables are its data sets with their numbers
 cut into ranges of equal width, made-up clouds, made-up rows of codes, and the tokens of Python's
