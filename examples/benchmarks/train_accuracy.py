@@ -93,6 +93,7 @@ def pair_of_accuracies(kind: str, epsilon: float, repetition: int) -> tuple[floa
         optimizer="sgd",
         learning_rate=rate,
         schedule=odp.Schedule("constant"),
+        score=None,
     )
     hooked_model = fresh_model(kind)
     train_by_hooks(engine_run, hooked_model, records, rate)

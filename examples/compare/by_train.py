@@ -98,6 +98,7 @@ def trained_by_train(architecture_of: Callable[[Params], Architecture], records:
                 loss=nn.functional.cross_entropy,
                 optimizer="adam",
                 learning_rate=rate,
+                score=None,
             )
 
         def predict(at: Array) -> Array:

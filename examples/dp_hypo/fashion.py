@@ -90,6 +90,7 @@ class Trainings:
                 learning_rate=rate,
                 schedule=odp.Schedule("constant"),
                 clipping_norm=norm,
+                score=None,
             )
         with torch.no_grad():
             logits = torch.cat([model(part) for part in self.test_images.split(CHUNK)])

@@ -141,7 +141,7 @@ def weights_of(x: np.ndarray, y: np.ndarray, epsilon: float) -> odp.SoftmaxRegre
 
     def objective(trial: optuna.Trial) -> float:
         model = odp.SoftmaxRegression(x.shape[1], int(y.max()) + 1)
-        trained.append(odp.train(odp.start_run(trial), model, (x, y)).model)
+        trained.append(odp.train(odp.start_run(trial), model, (x, y), score=None).model)
         return 0.0
 
     sampler = odp.BudgetSampler(plan_of(epsilon, len(x)))

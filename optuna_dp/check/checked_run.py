@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import dataclasses
 import logging
 import math
 import numbers
@@ -137,7 +138,8 @@ def _sampler(plan: BudgetPlan | RunPlan | None) -> BaseSampler:
         return RandomSampler()
     if isinstance(plan, RunPlan):
         return RandTuneSampler(trials=Geometric(mean=2.0), run=plan)
-    return BudgetSampler(plan)
+    # The list of a plan for candidates is the study's own sampler's.
+    return BudgetSampler(dataclasses.replace(plan, candidates=None))
 
 
 def _asked(

@@ -13,6 +13,7 @@ from optuna_dp.check import randomness, run_faults, score_faults
 from optuna_dp.check.checked_run import CheckedRun, checked_run
 from optuna_dp.check.objective_report import AS_GIVEN_NOTE, Finding, ObjectiveReport
 from optuna_dp.check.source_hints import hints_at
+from optuna_dp.check.watched_columns import watching_encodings
 from optuna_dp.errors import InvalidArgumentError, OptunaDPError
 from optuna_dp.runs.run_plan import RunPlan
 
@@ -36,8 +37,9 @@ def check_objective(
     Under a plan it is the last run that is made twice. Looked for are runs that fail, that
     never ask what they may spend or that read other trials; seeds; scores, reports and user
     attributes without noise; noisy scores that cost more than is paid for; other libraries'
-    privacy warnings; and what ``release`` would refuse. The source gives hints: preparation
-    outside of a schema, early stops, checkpoints, seeds.
+    privacy warnings; and what ``release`` would refuse. There are hints at columns that a schema
+    describes wrongly. The source gives hints: preparation outside of a schema, early stops,
+    checkpoints, seeds.
 
     Nothing is written but what the objective writes, and no budget is spent: use made-up data, or
     data that you may look at. It proves nothing. What it cannot see: ``docs/how-to/audit.md``.
@@ -87,13 +89,15 @@ def check_objective(
         return ObjectiveReport((wrong_call, *hints_at(objective)), 0)
 
     tell = progress or (lambda words: None)
-    with randomness.generators_kept():
+    odd_columns: dict[str, Finding] = {}
+    with randomness.generators_kept(), watching_encodings(odd_columns):
         tell("run 1: a first look")
         runs = [checked_run(objective, plan)]
         if not runs[0].failure:
             tell("run 2: the same hyperparameters again")
             runs.append(checked_run(objective, plan, runs[0]))
-    findings = [*_of_runs(runs, event, plan, public_score=public_score), *hints_at(objective)]
+    findings = [*_of_runs(runs, event, plan, public_score=public_score), *odd_columns.values()]
+    findings += hints_at(objective)
     note = AS_GIVEN_NOTE if any(run.takes_records_as_given for run in runs) else ""
     return ObjectiveReport(_once(findings), len(runs), note)
 

@@ -50,7 +50,8 @@ _KINDS = (
         "Statistics of private records have no noise, and no guarantee covers them.",
         "put the ranges in which most values lie and the lists of categories in odp.Schema. "
         f"{_ROW_BY_ROW} What needs a fit is fitted on public records.",
-        calls="fit_transform adapt get_dummies factorize qcut groupby StandardScaler MinMaxScaler "
+        calls="fit_transform adapt get_dummies factorize qcut groupby pivot_table crosstab "
+        "StandardScaler MinMaxScaler "
         "MaxAbsScaler RobustScaler PowerTransformer QuantileTransformer PCA IncrementalPCA "
         "KernelPCA TruncatedSVD NMF FastICA TSNE UMAP KMeans LinearDiscriminantAnalysis corr "
         "corrwith SimpleImputer KNNImputer IterativeImputer zscore winsorize SelectKBest "
@@ -85,7 +86,8 @@ _KINDS = (
     _Kind(
         "repeated records",
         "A record that comes several times, or of which others are made, counts more than once, "
-        "and the guarantee is for one.",
+        "and the guarantee is for one. Where rows are drawn, as many as there are others, one "
+        "record changes several.",
         "each record once. For a rare class: weights in the loss, of public shares.",
         calls="fit_resample SMOTE SMOTENC SMOTEN SMOTETomek SMOTEENN SVMSMOTE BorderlineSMOTE "
         "ADASYN RandomOverSampler RandomUnderSampler WeightedRandomSampler",
@@ -105,8 +107,8 @@ _KINDS = (
     ),
     _Kind(
         "records of one person",
-        "A name says whose record it is. If a person has several records, the guarantee is for "
-        "one of them.",
+        "A name says whose record it is, or one row is kept of several. If a person has several "
+        "records, the guarantee is for one of them, and one more may decide which is kept.",
         'odp.Schema(..., unit="patient", most=10), which keeps that many of each person.',
         calls="GroupKFold GroupShuffleSplit StratifiedGroupKFold LeaveOneGroupOut",
         pattern=patterns.person,
@@ -178,6 +180,15 @@ _KINDS = (
         "guarantee covers what release() returns, and nothing else.",
         "release = odp.release(study), and then release.params, release.value.",
         pattern=patterns.unreleased_result,
+        everywhere=True,
+    ),
+    _Kind(
+        "several studies",
+        "The best of several studies is taken. Each has a cost of its own, and the statement of "
+        "one does not count the others.",
+        "one study for all settings: the model and the features are hyperparameters. Or add up "
+        "the costs: release.guarantee.compose(other.guarantee).",
+        pattern=patterns.several_studies,
         everywhere=True,
     ),
     _Kind(

@@ -49,6 +49,9 @@ _KEEPS_BEST = {"load_best_model_at_end", "restore_best_weights", "save_best_only
 _EXACT = re.compile(r"(\w+_)?(loss|losses|acc|accuracy|accuracies|auc|f1)(_\w+)?", re.IGNORECASE)
 _NOISELESS = re.compile(r"noisy|private|public|made_up|synthetic", re.IGNORECASE)
 _SHOWN_BY = {"print", "info", "debug", "add_scalar", "log_metric", "log_metrics"}
+# What makes a study, and what takes the best of several things.
+_STUDIES = {"create_study"}
+_CHOOSES = {"max", "min", "sorted"}
 # Noisy scores, which are divided by a public number.
 _SCORES = {"private_accuracy", "private_mean", "score"}
 # Results of a study, and plots of them.
@@ -90,6 +93,7 @@ class Source:
         in_trainings: What is in a loop that trains.
         in_runs: What is in either.
         assigned_at_the_top: Values that an import of the file assigns.
+        chosen_studies: Where the best of several studies is taken.
         kept_across_runs: Where an objective keeps the better of two in what outlives the run.
         whole_numbers: Names of whole numbers at the top.
     """
@@ -112,6 +116,8 @@ class Source:
         self.in_trainings = nodes_in(loop for loop in loops if _calls_one_of(loop, TRAINS))
         self.in_runs = self.in_objectives | self.in_trainings
         self.assigned_at_the_top = set(_assigned_at_the_top(tree.body))
+        scopes: list[ast.Module | ast.FunctionDef] = [tree, *functions]
+        self.chosen_studies = {n for scope in scopes for n in _choices_among_studies(scope)}
         self.kept_across_runs = {node for f in functions for node in _kept_by(f)}
         # SEED = 42
         self.whole_numbers = {
@@ -221,6 +227,8 @@ def statistic(node: ast.AST, source: Source) -> str:
         names = source.statistics(node)
         if names & (_EXTREMES | _QUANTILES) or (names & _CENTRES and names & _SPREADS):
             return "bounds"
+    if _is_description(node):
+        return "describe"
     if _is_call_over_records(node, _EXTREMES | _QUANTILES | _SPREADS, source):
         return called(node)  # type: ignore[arg-type]
     if _fills(node, source):
@@ -236,6 +244,14 @@ def statistic(node: ast.AST, source: Source) -> str:
     left, right = source.calls_in(node.left), source.calls_in(node.right)
     is_share = bool(left & _COUNTS and right & _SIZES) or bool(right & _COUNTS)
     return "shares" if is_share and not _NOISE.search(ast.unparse(node)) else ""
+
+
+def _is_description(node: ast.AST) -> bool:
+    """Returns whether a call is like ``frame.describe()``, and not this package's own."""
+    if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
+        return False
+    owner = ast.unparse(node.func.value)
+    return node.func.attr == "describe" and owner not in {"odp", "optuna_dp"} and not node.args
 
 
 def _is_call_over_records(node: ast.AST, names: set[str], source: Source) -> bool:
@@ -294,10 +310,18 @@ def repetition(node: ast.AST, source: Source) -> str:
     is_repeated = (
         (name == "resample" and owner in {"", "utils", "sklearn.utils"})
         or (name == "sample" and is_replaced)
+        or (name == "sample" and owner != "random" and _is_as_many_as_others(node))
         or (name == "repeat" and (owner.endswith("index") or _is_repeat_of_some(node)))
         or (name in _JOINS and bool(node.args) and _joins_twice(node))
     )
     return name if is_repeated else ""
+
+
+def _is_as_many_as_others(call: ast.Call) -> bool:
+    """Returns whether a call is like ``rows.sample(3 * len(others))``: as many as others tell."""
+    counts = [*call.args[:1], *(keyword.value for keyword in call.keywords if keyword.arg == "n")]
+    is_range = any(isinstance(n, ast.Call) and called(n) == "range" for n in counts)
+    return not is_range and any(_is_length(part) for n in counts for part in ast.walk(n))
 
 
 def _is_repeat(node: ast.AST) -> bool:
@@ -385,8 +409,11 @@ def _has_window(tree: ast.AST, names: set[str]) -> bool:
 
 
 def person(node: ast.AST, source: Source) -> str:
-    """Finds a variable or a column that says whose record it is."""
+    """Finds a variable or a column that says whose record it is, and one row kept of several."""
     name = ""
+    if isinstance(node, ast.Call) and called(node) == "drop_duplicates":
+        has_columns = node.args or any(keyword.arg == "subset" for keyword in node.keywords)
+        return "drop_duplicates" if has_columns else ""
     if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
         name = node.id
     elif isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Constant):
@@ -434,6 +461,32 @@ def weights_of_a_moment(node: ast.AST, source: Source) -> str:
 def kept_across_runs(node: ast.AST, source: Source) -> str:
     """Finds an objective that keeps the better of two in what outlives the run."""
     return ", ".join(sorted(_stored_roots(node))) if node in source.kept_across_runs else ""
+
+
+def several_studies(node: ast.AST, source: Source) -> str:
+    """Finds where the best of several studies is taken."""
+    return "the best of several studies" if node in source.chosen_studies else ""
+
+
+def _choices_among_studies(scope: ast.Module | ast.FunctionDef) -> Iterator[ast.AST]:
+    """Yields choices in a scope that makes several studies, as ``a.value > b.value``."""
+    nodes = [
+        node
+        for statement in scope.body
+        if not isinstance(statement, ast.FunctionDef | ast.ClassDef)
+        for node in ast.walk(statement)
+    ]
+    loops = (ast.For, ast.While, ast.ListComp, ast.DictComp, ast.GeneratorExp)
+    studies = [n for n in nodes if isinstance(n, ast.Call) and called(n) in _STUDIES]
+    in_loops = nodes_in(node for node in nodes if isinstance(node, loops))
+    if len(studies) < 2 and not any(study in in_loops for study in studies):
+        return
+    for node in nodes:
+        is_choice = isinstance(node, ast.Call) and called(node) in _CHOOSES
+        if is_choice or (isinstance(node, ast.Compare) and _compares_order(node)):
+            parts = (part for part in ast.walk(node) if isinstance(part, ast.Attribute))
+            if any(part.attr in {"value", *_RESULTS} for part in parts):
+                yield node
 
 
 def _kept_by(function: ast.FunctionDef) -> Iterator[ast.AST]:
@@ -509,7 +562,7 @@ def size_of_a_score(node: ast.AST, source: Source) -> str:
     return f"size={ast.unparse(lengths[0])}" if lengths else ""
 
 
-def _is_length(node: ast.expr) -> bool:
+def _is_length(node: ast.AST) -> bool:
     if isinstance(node, ast.Subscript):
         return isinstance(node.value, ast.Attribute) and node.value.attr == "shape"
     return isinstance(node, ast.Call) and called(node) == "len"

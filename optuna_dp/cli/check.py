@@ -11,12 +11,15 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import ModuleType
-from typing import Annotated, Any, NoReturn, TextIO
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn, TextIO
 
 import typer
 
 from optuna_dp.cli.common import AsJson, clear_errors, option
 from optuna_dp.errors import InvalidArgumentError
+
+if TYPE_CHECKING:
+    from optuna_dp.check.objective_report import Finding
 
 _MOST_THREADS = 4
 # What may define a name that stands nowhere in the file.
@@ -81,7 +84,12 @@ def check(
             )
         _check_arguments(path, {"OBJECTIVE": name, "--plan": plan, "--event": event})
         stack.enter_context(_own_arguments(path, arguments or []))
-        module, starts_a_study = _imported(path)
+        # Start-up time.
+        from optuna_dp.check.watched_columns import watching_encodings
+
+        odd_columns: dict[str, Finding] = {}
+        with watching_encodings(odd_columns):
+            module, starts_a_study = _imported(path)
         checked_objective = _named(module, path, name, "OBJECTIVE")
         # Start-up time: the checks need scipy and more.
         from optuna_dp.check.objective_check import check_objective
@@ -100,6 +108,8 @@ def check(
     hints = hints_in_source(Path(path).read_text())
     kinds = {hint.name for hint in hints}
     findings = [f for f in report.findings if f.certain or f.name not in kinds]
+    seen = {finding.about for finding in findings}
+    findings += [finding for about, finding in odd_columns.items() if about not in seen]
     findings += [no_main_guard()] if starts_a_study else []
     report = dataclasses.replace(report, findings=(*findings, *hints))
     typer.echo(report.to_json() if as_json else str(report))

@@ -1,8 +1,8 @@
 """What a lower package uses of a higher one: it is loaded by its name, from this closed table.
 
-Imports go one way. Five things that a guarantee, a plan or a release has on offer stand above it:
-known attacks, the bounds of others, pages for notebooks and for dashboards, and a remark on a
-plan. Each is loaded when it is first used.
+Imports go one way. Six things that a guarantee, a plan, a run or a release has on offer stand
+above it: known attacks, the bounds of others, pages for notebooks and for dashboards, and remarks
+on a plan and on persons with several records. Each is loaded when it is first used.
 
 They are shown beside a guarantee and are no part of it. Nothing that they return changes an
 epsilon.
@@ -30,6 +30,7 @@ SHOWN_BESIDE: Mapping[str, Target] = MappingProxyType(
         "notebook page": "optuna_dp.visualization.notebook:to_html",
         "published page": "optuna_dp.dashboard.study_pages:annotate_published",
         "remark on a plan": "optuna_dp.planning.guidance:remark_on_plan",
+        "remark on persons": "optuna_dp.evidence.persons:remark_on_persons",
     }
 )
 
@@ -70,3 +71,8 @@ def add_published_page(study: Study, release: object) -> None:
 def remark_on_plan(plan: object) -> str:
     """Returns what a better plan would gain, in words; empty if there is nothing to say."""
     return str(load(SHOWN_BESIDE["remark on a plan"])(plan))
+
+
+def remark_on_persons(study: Study, schema: Mapping[str, Any]) -> str:
+    """Returns what to know of persons with several records; empty if there is nothing to say."""
+    return str(load(SHOWN_BESIDE["remark on persons"])(study, schema))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import inspect
+import logging
 import math
 import operator
 import warnings
@@ -14,6 +15,7 @@ from typing import ParamSpec, TypeVar, cast
 
 from optuna_dp.errors import InvalidArgumentError
 
+_logger = logging.getLogger("optuna_dp")
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
 
@@ -110,10 +112,12 @@ def any_bounds(value: object) -> tuple[float, float]:
 
 # A delta that is too large for any data set worth protecting.
 LARGE_DELTA = 1e-3
+# Times the number of records, above which plans, releases and statements point out a delta.
+LARGEST_PRODUCT = 0.1
 
 
 def warn_of_large_delta(delta: float, records: float | None) -> None:
-    """Warns if delta is no smaller than one over the number of records.
+    """Warns if delta is no smaller than one over the number of records, and logs if it is near.
 
     A mechanism that publishes one record drawn at random has that delta and epsilon 0.
 
@@ -138,6 +142,21 @@ def warn_of_large_delta(delta: float, records: float | None) -> None:
             UserWarning,
             stacklevel=3,
         )
+    elif records is not None and is_large_delta(delta, records):
+        _logger.warning(
+            "delta=%g is large: times the %s records it is %.2g, and the statement says so above "
+            "%g. Take a smaller one, %.1g for example.",
+            delta,
+            f"{records:,.0f}",
+            delta * records,
+            LARGEST_PRODUCT,
+            0.01 / records,
+        )
+
+
+def is_large_delta(delta: float, records: float) -> bool:
+    """Returns whether a delta is more than a tenth of one over the number of records."""
+    return delta * records > LARGEST_PRODUCT * (1.0 + 1e-9)
 
 
 def answers_familiar_names(

@@ -27,6 +27,9 @@ UNIT_ROW = "A record belongs to"
 MOST_ROW = "Records of one person"
 SAMPLING_ROW = "Sampling as performed"
 EARLIER_ROW = "Earlier releases of these records"
+OLDER_ROW = "Older studies in the storage"
+# The key of their number among what is known of a study's runs. Later studies change no release.
+OLDER_STUDIES = "older_studies"
 
 
 @dataclass(frozen=True, kw_only=True)

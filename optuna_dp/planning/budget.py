@@ -119,7 +119,8 @@ def plan_budget(
 
     Args:
         epsilon: What everything together may cost; positive.
-        delta: In (0, 1); warns if it is not below one over the number of records.
+        delta: In (0, 1); warns if it is not below one over the number of records, and says in
+            the log of ``optuna_dp`` if it is above a tenth of that.
         records: Number of training records, a public number.
         batch_size: Expected number of records in a batch, at most ``records``. Left out, it is
             the one that accounting favors for the computing given, with 150 steps or more: see
@@ -167,8 +168,8 @@ def plan_budget(
             with noise, once (:func:`optuna_dp.draw_ranges`), so that the trainings have some 3 %
             more noise. ``plan.ranges`` says what it costs, and how well it will work. If the
             schema keeps several records of a person (``unit=``, ``most=``), ``epsilon`` is what
-            everything may cost each person, by the bound for groups. Other schemas change
-            nothing, and need not be given.
+            everything may cost each person, by the bound for groups; without it, what everything
+            costs one record. A schema with neither changes nothing, and need not be given.
 
     Raises:
         InvalidArgumentError: If an argument is not allowed, no noise reaches the target, or the

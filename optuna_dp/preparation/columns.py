@@ -18,7 +18,7 @@ import numpy.typing as npt
 from optuna_dp.core import validation
 from optuna_dp.core.arrays import FloatArray
 from optuna_dp.core.json_entries import Entry, stored
-from optuna_dp.errors import InvalidArgumentError
+from optuna_dp.errors import InvalidArgumentError, type_of
 
 # Of a list, on a page; its JSON has them all.
 _SHOWN_VALUES = 60
@@ -87,9 +87,13 @@ class Number(Entry):
         """What each feature is called, after the column's name."""
         return "", " is missing"
 
+    def numbers(self, values: npt.NDArray[Any]) -> FloatArray:
+        """Returns values in the units of :attr:`bounds`, NaN for what is no number."""
+        return numbers_of(values)
+
     def encode(self, values: npt.NDArray[Any]) -> FloatArray:
         """Returns the features of values, shape (n, 2)."""
-        return _of_numbers(numbers_of(values), *self.bounds)
+        return _of_numbers(self.numbers(values), *self.bounds)
 
     def targets(self, values: npt.NDArray[Any]) -> FloatArray:
         """Returns values as targets, shape (n,): from -1 to 1, NaN for a missing one."""
@@ -166,9 +170,13 @@ class Date(Entry):
         """What each feature is called, after the column's name."""
         return "", " is missing"
 
+    def numbers(self, values: npt.NDArray[Any]) -> FloatArray:
+        """Returns values in the units of :attr:`bounds`, NaN for what is no day or time."""
+        return _days_of(values)
+
     def encode(self, values: npt.NDArray[Any]) -> FloatArray:
         """Returns the features of values, shape (n, 2)."""
-        return _of_numbers(_days_of(values), *self.bounds)
+        return _of_numbers(self.numbers(values), *self.bounds)
 
     def made_up(self, rng: np.random.Generator, count: int) -> list[object]:
         """Returns made-up values within the range."""
@@ -278,6 +286,15 @@ def column_of(name: str, value: object) -> Column:
         column = _described(value)
     except InvalidArgumentError as error:
         raise InvalidArgumentError(name, value, problem=error.why, fix=error.fix) from None
+    if column is None and hasattr(value, "dtype") and hasattr(value, "__len__"):
+        raise InvalidArgumentError(
+            name,
+            type_of(value),
+            problem="a schema is written down and not read off a table: a list that was read off "
+            "the records is not public, because a record may be the only one with its value",
+            fix="Write the values that are known beforehand, such as ['F', 'M']. All others have "
+            "a code of their own.",
+        )
     if column is None:
         raise InvalidArgumentError(
             name,

@@ -65,14 +65,7 @@ def columns_of(rows: Rows, names: Sequence[str]) -> dict[str, npt.NDArray[Any]]:
                 "the target is an array of its own: schema.encode(x, y).",
             )
         return {name: values[:, place] for place, name in enumerate(names)}
-    missing = [name for name in names if name not in own_names]
-    if missing:
-        raise InvalidArgumentError(
-            "rows",
-            Text(f"a table without {', '.join(map(repr, missing))}"),
-            problem="the schema has these columns",
-            fix=f"The table has {', '.join(map(repr, own_names))}.",
-        )
+    _refuse_missing(names, own_names)
     columns = {name: column_of(rows[name]) for name in names}
     lengths = {column.shape for column in columns.values()}
     if len(lengths) != 1 or len(next(iter(lengths))) != 1:
@@ -82,6 +75,18 @@ def columns_of(rows: Rows, names: Sequence[str]) -> dict[str, npt.NDArray[Any]]:
             allowed="all must have one length",
         )
     return columns
+
+
+def _refuse_missing(names: Sequence[str], own_names: Sequence[str]) -> None:
+    """Refuses a table without some column."""
+    missing = [name for name in names if name not in own_names]
+    if missing:
+        raise InvalidArgumentError(
+            "rows",
+            Text(f"a table without {', '.join(map(repr, missing))}"),
+            problem="the schema has these columns",
+            fix=f"The table has {', '.join(map(repr, own_names))}.",
+        )
 
 
 def column_of(values: Values) -> npt.NDArray[Any]:
@@ -156,10 +161,24 @@ def copied(rows: Rows) -> Rows:
 
 
 def with_columns(rows: Rows, names: Sequence[str]) -> Rows:
-    """Returns a table with some of its columns only, in the form that it has."""
+    """Returns a table with some of its columns only, in the form that it has.
+
+    Raises:
+        InvalidArgumentError: If a column is not there.
+    """
+    _refuse_missing(names, names_of(rows) or names)
     if isinstance(rows, Mapping):
         return {name: rows[name] for name in names}
     return rows[[*names]] if is_frame(rows) else rows
+
+
+def with_column(rows: Rows, name: str, values: list[object]) -> Rows:
+    """Returns a table with one column more, in the form that it has."""
+    if isinstance(rows, Mapping):
+        return {**rows, name: values}
+    if hasattr(rows, "iloc"):
+        return rows.assign(**{name: values})
+    return rows.with_columns(_polars_series(name, None, values, same_types=False))
 
 
 def in_the_form_of(

@@ -267,6 +267,7 @@ def _global_names(code: types.CodeType) -> Iterator[str]:
 
 
 def _array(part: Prepared, shape: tuple[int, ...] | None = None) -> npt.NDArray[Any]:
+    kind = type(part).__name__
     if frames.is_frame(part):
         part = part.to_numpy()
     if hasattr(part, "toarray"):  # A sparse matrix of scipy.
@@ -284,7 +285,7 @@ def _array(part: Prepared, shape: tuple[int, ...] | None = None) -> npt.NDArray[
     if values.dtype.kind not in "biuf" or values.ndim == 0:
         raise InvalidArgumentError(
             "prepare",
-            Text(f"a function that returns a {type(part).__name__} without numbers"),
+            Text(f"a function that returns a {kind}, not all of it numbers"),
             allowed="prepared rows must be numbers",
             fix="Let it end with the encoding by a schema of the columns that it made: return "
             "schema.encode(rows).",

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import math
-from collections.abc import Mapping
+import warnings
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -42,7 +44,7 @@ from optuna_dp.preparation.row_by_row import (
     try_on_many,
     try_out,
 )
-from optuna_dp.training.prepared import BY_ROW, BY_SCHEMA, PreparedRecords
+from optuna_dp.training.prepared import BY_ROW, BY_SCHEMA, NewRows, PreparedRecords
 
 _FORMAT = {"format": "optuna-dp schema", "version": 1}
 _INPUTS: dict[str, type[TableInputs | ArrayInputs | TokenInputs]] = {
@@ -305,6 +307,17 @@ class Schema:
     def _columns(self) -> tuple[tuple[str, Column], ...]:
         return self._inputs.columns if isinstance(self._inputs, TableInputs) else ()
 
+    @property
+    def target_name(self) -> str | None:
+        """The name of the column to predict; None without a target."""
+        return self._target_name
+
+    @property
+    def described_columns(self) -> dict[str, Column]:
+        """What was said of each column of a table, and of the target, by name."""
+        target = {} if self._target is None else {str(self._target_name): self._target}
+        return {**dict(self._columns()), **target}
+
     def with_ranges(self, ranges: Mapping[str, tuple[float, float]]) -> Schema:
         """Returns a schema with ranges that were drawn with noise, by name."""
         columns = tuple(
@@ -330,6 +343,10 @@ class Schema:
     ) -> PreparedRecords:
         """Returns records as tensors, for :func:`optuna_dp.train`.
 
+        It is for training. With ``unit=`` the rows of a person beyond ``most`` are left out, and
+        rows without a name. To predict new rows give them to
+        :meth:`optuna_dp.Trained.predict` as they come: it leaves none out.
+
         Args:
             rows: All records, each once. Of a table: a data frame of pandas or Polars, a mapping
                 from names to columns, or an array with the columns in the order of the schema.
@@ -340,15 +357,18 @@ class Schema:
             prepare: A function from rows to prepared rows, which are used in their place. It gets
                 the rows as they are given here, with the schema's columns, and returns an array or
                 a tensor of features, a tuple of features and targets, or what ``encode`` of
-                another schema returned. **It must prepare each row by itself.** It is tried on
-                made-up rows of this schema first: each row alone must give what it gives among
-                others, and no row may change when another one is replaced or left out. It may
-                leave rows out, by what is in them.
+                another schema returned. ``trained.predict`` applies it to new rows. **It must
+                prepare each row by itself.** It is tried on made-up rows of this schema first:
+                each row alone must give what it gives among others, and no row may change when
+                another one is replaced or left out. It may leave rows out, by what is in them.
 
         Raises:
             InvalidArgumentError: If a column is missing, the rows have another shape, the range
                 of a column has yet to be drawn with noise, or ``prepare`` does not prepare each
                 row by itself. No value of a record raises an error, unless ``prepare`` does.
+
+        Warns:
+            UserWarning: If rows may be left out, and have no targets although the schema has one.
         """
         if self.open_columns:
             raise InvalidArgumentError(
@@ -358,6 +378,8 @@ class Schema:
                 "with noise first",
                 fix="In the objective: odp.draw_ranges(run, schema, rows).encode(rows).",
             )
+        if self.unit is not None and self._target is not None and targets is None:
+            self._warn_of_new_rows(rows)
         with np.errstate(all="ignore"):  # Of values, which are private.
             rows, targets = self._bounded(rows, targets)
             if prepare is not None:
@@ -384,7 +406,8 @@ class Schema:
         count = min(frames.length_of(rows), max(_MADE_UP_ROWS, _MADE_UP_NUMBERS // self.width))
         try_on_many(prepare, self._made_up_rows(rows, max(count, 2)))
         result = self._prepared_of_made_up(prepare, rows)
-        made_up = parts_of(result)[0]
+        # A copy: what a schema encoded cannot be written to, and PyTorch warns of that.
+        made_up = np.array(parts_of(result)[0])
         parts = prepared_parts(prepare, rows)
         if len(parts) == 1 and len(parts[0]) != frames.length_of(rows):
             raise InvalidArgumentError(
@@ -408,7 +431,61 @@ class Schema:
                 "outside": held_from_outside(prepare),
             },
             ranges={**self.drawn_ranges, **({} if inner is None else inner.ranges)},
+            new_rows=NewRows(
+                functools.partial(self._new_features, prepare, names, parts),
+                self._decoder(inner, are_own_targets=len(parts) == 1),
+            ),
         )
+
+    def _new_features(
+        self,
+        prepare: Prepare,
+        names: list[str] | None,
+        like: Sequence[npt.NDArray[Any]],
+        rows: Rows,
+    ) -> npt.NDArray[Any]:
+        """Returns the features of rows that are to be predicted, all of them.
+
+        Args:
+            prepare: The function that prepared the training's records.
+            names: The columns that it got there; None of an array.
+            like: What it made of them.
+            rows: The new rows. Where they have no targets, the function gets made-up ones, because
+                the features must not depend on them.
+        """
+        there = frames.names_of(rows)
+        if names is not None and there is not None:
+            if self._target is not None and self._target_name in {*names} - {*there}:
+                values = self._target.made_up(np.random.default_rng(0), frames.length_of(rows))
+                rows = frames.with_column(rows, str(self._target_name), values)
+            rows = frames.with_columns(rows, names)
+        features = prepared_parts(prepare, rows, [part.shape[1:] for part in like])[0]
+        if len(features) != frames.length_of(rows):
+            raise InvalidArgumentError(
+                "records",
+                Text(f"{frames.length_of(rows):,} rows"),
+                problem=f"prepare= makes {len(features):,} of them, so nobody could tell which "
+                "row a prediction is for",
+                fix="Give the rows that it keeps only.",
+            )
+        return features
+
+    def _decoder(
+        self, inner: PreparedRecords | None, *, are_own_targets: bool
+    ) -> Callable[[npt.NDArray[Any]], npt.NDArray[Any]] | None:
+        """Returns what names the predictions of a model of prepared rows; None if nothing can.
+
+        Args:
+            inner: What the function makes of made-up rows, if another schema encodes them.
+            are_own_targets: Whether the targets are encoded by this schema.
+        """
+        if are_own_targets:
+            return None if self._target is None else self.decode
+        if inner is None:
+            return None
+        if inner.notes["word"] == BY_ROW:
+            return inner.new_rows.decode
+        return Schema.from_json(inner.notes["schema"]).decode
 
     def _prepared_of_made_up(self, prepare: Prepare, rows: Rows) -> Prepared:
         """Returns what a function makes of made-up rows: the inputs of a rehearsal.
@@ -482,6 +559,17 @@ class Schema:
         places = np.asarray(kept, dtype=np.int64)
         targets = None if targets is None else frames.column_of(targets)[places]
         return frames.selected(rows, places), targets
+
+    def _warn_of_new_rows(self, rows: Rows) -> None:
+        """Says that rows are left out, where a table without targets is rather one to predict."""
+        if self._target_name not in (frames.names_of(rows) or (self._target_name,)):
+            warnings.warn(
+                f"encode keeps {self.most} of the rows of each {self.unit} at most and leaves the "
+                "others out, as a training needs it. These rows have no target. To predict them "
+                "write trained.predict(rows), which leaves none out.",
+                UserWarning,
+                stacklevel=3,
+            )
 
     def decode(self, outputs: npt.ArrayLike) -> npt.NDArray[Any]:
         """Returns predictions in the target's own words or units.

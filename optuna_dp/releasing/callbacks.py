@@ -17,6 +17,9 @@ from optuna_dp.core.optuna_internals import is_in_optimize_loop
 from optuna_dp.core.validation import open_unit
 from optuna_dp.core.value_types import JsonObject
 from optuna_dp.errors import InvalidArgumentError, PlanError
+from optuna_dp.evidence.data_description import read_description
+from optuna_dp.evidence.persons import in_words, person_epsilon
+from optuna_dp.evidence.preparation import person_of, persons
 from optuna_dp.evidence.procedure import Procedure
 from optuna_dp.evidence.reading import OpenedStudy, open_study
 from optuna_dp.evidence.slot_entries import slot_entry
@@ -65,7 +68,9 @@ class PrivacyCallback:
 
     After the first run and after the last one Optuna's own log shows one line with the privacy
     loss of the whole study: epsilon, and the Renyi divergence at the order that suits delta best.
-    In a budget, whose runs are counted openly, each run has a line that says what is spent so far.
+    Where one person may have several records (``unit=``, ``most=``), it says epsilon for a person,
+    too. In a budget, whose runs are counted openly, each run has a line that says what is spent so
+    far.
     The loss of a private selection is fixed before its first run, and a line says so once.
     ``optuna.logging.set_verbosity`` hides it with Optuna's other lines. :meth:`guarantee` returns
     all of it. None of it depends on the number of runs. A line for each run, with their count,
@@ -144,7 +149,7 @@ class PrivacyCallback:
         ended_count = len(slots) - len(open_runs)
         is_over = ended_count == plan.slots
         self._track(opened_study, trial, slots)
-        self._say(opened_study, ended_count, is_first=trial.number == 0, is_over=is_over)
+        self._say(opened_study, trial, ended_count, is_over=is_over)
         self._warn(opened_study, slots)
         if is_over and is_in_optimize_loop(study):
             study.stop()
@@ -171,9 +176,9 @@ class PrivacyCallback:
     def _say(
         self,
         opened_study: OpenedStudy,
+        trial: FrozenTrial,
         ended_count: int,
         *,
-        is_first: bool,
         is_over: bool,
     ) -> None:
         """Says what is guaranteed: once after the first run, and once after the last.
@@ -195,10 +200,12 @@ class PrivacyCallback:
             else "%s candidate has been evaluated. The choice is guaranteed %s at delta %g (%s). "
             "The evaluations themselves are not private."
         )
-        for is_due, which in ((is_first, "A"), (is_over, "The last")):
+        for is_due, which in ((trial.number == 0, "A"), (is_over, "The last")):
             if is_due and self._is_new(plan, which):
                 renyi = renyi_in_words(procedure.guarantee(), delta)
-                logger.info(words, which, text, delta, renyi)
+                logger.info(
+                    words + self._of_person(opened_study, trial), which, text, delta, renyi
+                )
         # A description cannot change once the study is released.
         names = missing_facts(opened_study.snapshot.attributes) if is_over else []
         if names and self._is_new(plan, "missing facts"):
@@ -207,6 +214,27 @@ class PrivacyCallback:
                 "%s). odp.release(study, artifact_store=...) names the model's file.",
                 ", ".join(f"{name}=..." for name in names),
             )
+
+    def _of_person(self, opened_study: OpenedStudy, trial: FrozenTrial) -> str:
+        """Returns what is guaranteed to a person with several records, a sentence; or nothing.
+
+        Args:
+            opened_study: The study.
+            trial: A run that has ended, whose records may have a schema with a person.
+        """
+        procedure = opened_study.procedure
+        judgement = procedure.judgement(trial)
+        description = read_description(opened_study.snapshot.attributes)
+        unit, most = persons(
+            {
+                "spending": {} if judgement is None else person_of([judgement.prepared]),
+                "description": {} if description is None else description.to_json(),
+            }
+        )
+        epsilon = person_epsilon(procedure.guarantee(), self._delta_for(procedure), most)
+        if epsilon is None or most == 1:
+            return ""
+        return f" For one {unit} with up to {most} records: {in_words(epsilon)}."
 
     def _track(
         self, opened_study: OpenedStudy, trial: FrozenTrial, slots: Sequence[FrozenTrial]

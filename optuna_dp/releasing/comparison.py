@@ -119,6 +119,8 @@ NOT_COMPARED: Mapping[str, tuple[str, ...]] = {
         "content.spending.asked",
         "content.spending.fewer_steps",
     ),
+    "how many older studies the storage held": ("content.spending.older_studies",),
+    "which kind of score was computed": ("content.spending.measure",),
     "how many disjoint records were scored": ("content.spending.scored_records",),
     "the most records of a person that the plan names, if the runs used no more": (
         "design.settings.plan.most",

@@ -105,7 +105,8 @@ def describe(
             "study",
             snapshot.name,
             allowed="it must not have been released: the statement of that release stands",
-            fix="Describe a study before its release.",
+            fix="Describe a study before its release. For new data make a study of another name: "
+            "the costs of both add up for whoever is in both.",
         )
     DESCRIPTION.write(study, description.to_json())
 

@@ -10,16 +10,23 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Literal
 
+import optuna.logging
+
 from optuna_dp.core.optuna_internals import storage_of
 from optuna_dp.core.validation import open_unit, warn_of_large_delta
 from optuna_dp.core.value_types import JsonObject
 from optuna_dp.errors import InvalidArgumentError, ReleaseRefusedError
-from optuna_dp.evidence.data_description import DataDescription, read_description
+from optuna_dp.evidence.data_description import (
+    OLDER_STUDIES,
+    DataDescription,
+    read_description,
+)
 from optuna_dp.evidence.ended_runs import Evidence
 from optuna_dp.evidence.procedure import Procedure, ReleaseRequest
 from optuna_dp.evidence.procedures import description_of, procedure_of
 from optuna_dp.evidence.reading import evidence_from, with_cost
 from optuna_dp.evidence.record_counts import RecordCounts
+from optuna_dp.evidence.start import OPTUNA_LOG
 from optuna_dp.releasing.release import Release
 from optuna_dp.releasing.reminders import remind
 from optuna_dp.study.entries import RELEASED, add_trial
@@ -163,6 +170,7 @@ def _released(
     counts = _record_counts(outcome.design, outcome.spending)
     _check_description(description, counts, snapshot)
     winner = outcome.trial
+    older = sum(other.is_older and other.is_ours for other in others)
     artifact = None
     # Of a last run that failed, only the hyperparameters are released: it is no stored trial.
     if winner is not None and winner.number >= 0 and artifact_store is not None:
@@ -178,11 +186,18 @@ def _released(
         design=outcome.design,
         disclosed_runs=outcome.disclosed_runs,
         description=description,
-        spending=outcome.spending,
+        spending={**outcome.spending, **({OLDER_STUDIES: older} if older else {})},
     )
     described_records = None if description is None else description.records
     warn_of_large_delta(result.delta, described_records or counts.protected or counts.trained)
     mark = mark_of(evidence.plan.nonce, result)
+    if RELEASED.of(evidence.snapshot.attributes) is not None:
+        optuna.logging.get_logger(OPTUNA_LOG).info(
+            "The study %r was released before, and this is the same release. For new data make a "
+            "study of another name: the costs of both add up for whoever is in both "
+            "(optuna-dp verify FILE --with OTHER).",
+            evidence.snapshot.name,
+        )
     # Read again: another worker may have released while this one computed.
     stored_mark = RELEASED.read(study)
     _check_as_before(stored_mark, mark)

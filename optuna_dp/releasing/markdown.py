@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from itertools import count
 
 from optuna_dp.core.numbers_shown import rounded_down, rounded_up
+from optuna_dp.core.validation import is_large_delta
 from optuna_dp.core.value_types import JsonObject
 from optuna_dp.evidence.assumptions import Assumption
-from optuna_dp.evidence.data_description import EARLIER_ROW, MOST_ROW, SAMPLING_ROW, UNIT_ROW
+from optuna_dp.evidence.data_description import (
+    EARLIER_ROW,
+    MOST_ROW,
+    OLDER_ROW,
+    OLDER_STUDIES,
+    SAMPLING_ROW,
+    UNIT_ROW,
+)
 from optuna_dp.evidence.facts import Fact, Part, Status, enforced
 from optuna_dp.evidence.layout import counted, escaped, numbered, one_line, table, two_columns
 from optuna_dp.evidence.preparation import ROW as PREPARATION_ROW
@@ -18,11 +27,13 @@ from optuna_dp.evidence.statement import SCRIPT_ROW, VOUCHED_ROWS
 from optuna_dp.releasing.statement_data import MODEL_ROW
 
 _FALSE_ALARMS = 0.05
+# Above it no float holds the power of e.
+_LARGEST_EXPONENT = 700.0
 # How many pilots a page lists; the JSON has them all.
 _SHOWN_PILOTS = 60
+# Of a budget's last run, in what is released of it.
+_FAILED = "it failed"
 _LONGEST_VALUE = 200  # Characters.
-# Times the number of records, from which on a delta is pointed out.
-_LARGEST_DELTA = 0.1
 _WORDS = {
     "record": """\
 A *record* is one line of the data. *Epsilon* says how much one record can change what is released:
@@ -54,8 +65,7 @@ def _assumptions(data: JsonObject) -> list[Assumption]:
 
 def _of_numbers(data: JsonObject) -> list[Fact]:
     of_data = {
-        "What is protected": f"{_PROTECTED[data['unit']]}: the output hardly depends on "
-        f"{data['protected']}",
+        "What is protected": _protected(data),
         **_several_records(data),
         "What an attacker can tell": _detection(data),
         "What delta means": _delta(data),
@@ -71,6 +81,25 @@ def _of_numbers(data: JsonObject) -> list[Fact]:
         for part, texts in rows.items()
         for fact in enforced({name: text for name, text in texts.items() if text}, part)
     ]
+
+
+def _protected(data: JsonObject) -> str:
+    """Returns who is protected: a person with several records first."""
+    group = data["unit_with_several_records"]
+    of_record = f"{_PROTECTED[data['unit']]}: the output hardly depends on {data['protected']}"
+    if group is None:
+        return of_record
+    return (
+        f"each {escaped(one_line(group['unit']))} with all of up to {group['records']} records "
+        f"({_epsilon_in_words(group['epsilon'])}), and {of_record} "
+        f"({_epsilon_in_words(data['epsilon'], 4)})"
+    )
+
+
+def _epsilon_in_words(epsilon: float | None, places: int = 2) -> str:
+    if epsilon is None:
+        return "no finite epsilon is known"
+    return f"epsilon {rounded_up(epsilon, places)}"
 
 
 def _of_content(data: JsonObject) -> list[Fact]:
@@ -94,7 +123,7 @@ def statement_markdown(data: JsonObject) -> str:
 
 {_first_sentence(data, assumptions)}{_condition(facts)}
 
-{_paragraph(_road(facts))}{_earlier(data)}{open_points}
+{_paragraph(_no_model(data["content"]))}{_paragraph(_road(facts))}{_earlier(data)}{open_points}
 
 {rows[Part.DATA]}
 
@@ -390,21 +419,46 @@ def _first_sentence(data: JsonObject, assumptions: Sequence[Assumption]) -> str:
             "What is released of this hyperparameter search has **no finite privacy guarantee**, "
             f"with respect to {data['protected']}. {whole}"
         )
+    group = data["unit_with_several_records"]
+    # Of a person the row "What is protected" says it.
+    about = f", with respect to {data['protected']}" if group is None else ""
     return (
         f"What is released of this hyperparameter search is **differentially private with "
-        f"{_bounds(data)}, with respect to {data['protected']}, if {lines} are true. {whole}"
+        f"{_bounds(data)}{about}, if {lines} are true. {whole}"
     )
+
+
+def _no_model(content: JsonObject) -> str:
+    """Returns that nothing was trained that could be published, where no run succeeded."""
+    if content["params"] is None:
+        return "**There is no model and no score**: no run succeeded."
+    if _FAILED in (content["attributes"].get("last run") or ""):
+        return (
+            "**There is no model and no score**: the last run failed. What is released are its "
+            "hyperparameters, and the outputs of pilots if there were any."
+        )
+    return ""
 
 
 def _earlier(data: JsonObject) -> str:
     """Returns a paragraph on what was released of the records before, if anything was."""
     count = data["content"].get("description", {}).get("earlier_releases")
     if not count:
-        return ""
+        return _older(data)
     return _paragraph(
         f"**{counted(count, 'earlier release')} of these records {'is' if count == 1 else 'are'} "
         "not counted in this epsilon.** `optuna-dp verify FILE --with OTHER` says what two "
         "releases cost together."
+    )
+
+
+def _older(data: JsonObject) -> str:
+    """Returns a paragraph on older studies, where the curator names no earlier release."""
+    if OLDER_STUDIES not in data["content"].get("spending", {}):
+        return ""
+    return _paragraph(
+        f"**The storage held other private studies** when this one was made (row *{OLDER_ROW}*). "
+        "The curator names no earlier release: ask what became of them."
     )
 
 
@@ -462,11 +516,11 @@ def _persons(facts: Sequence[Fact]) -> str:
 def _large_delta(data: JsonObject) -> str:
     """Returns what a reader has to know of a delta that promises nothing."""
     records, delta = data["protected_records"], data["delta"]
-    if records is None or delta * records < _LARGEST_DELTA:
+    if records is None or not is_large_delta(delta, records):
         return ""
     return (
         f"\n\n**Delta is too large.** Times the {records:,} protected records it is "
-        f"{delta * records:.2g}, and it should be far below 1. Publishing one record "
+        f"{delta * records:.2g}, and it should be at most a tenth. Publishing one record "
         "as it is would satisfy a delta of one over their number."
     )
 
@@ -501,8 +555,8 @@ def _road(facts: Sequence[Fact]) -> str:
         )
     if preparation is Status.ENFORCED:
         return (
-            "**The whole road is enforced**, from the table to the score: the software encoded "
-            "each record by what is public, trained and scored."
+            "**The whole road is enforced**, from the table as it was given to the score: the "
+            "software encoded each record by what is public, trained and scored."
         )
     return (
         "**The whole road is enforced, but for a function of the curator's** that prepared the "
@@ -535,14 +589,15 @@ def _bounds(data: JsonObject) -> str:
         return f"{for_a_record} and {delta}**"
     epsilon = group["epsilon"]
     bound = "no finite epsilon" if epsilon is None else f"epsilon = {rounded_up(epsilon)}"
+    unit = one_line(group["unit"])
     return (
-        f"{bound} and {delta} for each {one_line(group['unit'])}** with\nup to "
-        f"{group['records']} records, and with {for_a_record} for one with a single record"
+        f"{bound} and {delta} for each {unit}** with\nup to {group['records']} records, and with "
+        f"{for_a_record} for a {unit} with one record"
     )
 
 
 def plain_guarantee(data: JsonObject) -> str:
-    """Returns the guarantee for one record, and for a unit with several, without Markdown."""
+    """Returns the guarantee for a unit with several records and for one, without Markdown."""
     stated = (
         f"epsilon = {rounded_up(data['epsilon'], 4)} at delta = {data['delta']:g}, for "
         f"{data['protected']}"
@@ -552,9 +607,10 @@ def plain_guarantee(data: JsonObject) -> str:
         return stated
     epsilon = group["epsilon"]
     bound = "no finite epsilon is known" if epsilon is None else f"epsilon = {rounded_up(epsilon)}"
+    unit = one_line(group["unit"])
     return (
-        f"{stated}; {bound} at the same delta for one {one_line(group['unit'])} with "
-        f"{group['records']} records"
+        f"{bound} at delta = {data['delta']:g} for one {unit} with up to {group['records']} "
+        f"records; {stated}"
     )
 
 
@@ -570,6 +626,27 @@ def _detection(data: JsonObject) -> str:
         f"{rounded_up(100 * rates[_FALSE_ALARMS], 1)} % of cases (guessing detects "
         f"{100 * _FALSE_ALARMS:.0f} %). If half of the {data['unit']}s in question are in the "
         f"data, the attacker is right in at most {right} % of cases (guessing: 50 %)"
+        f"{_detection_of_a_person(data)}"
+    )
+
+
+def _detection_of_a_person(data: JsonObject) -> str:
+    """How often a person with several records is detected: a part of a sentence, or nothing.
+
+    Of a test of two outputs that are (epsilon, delta)-indistinguishable, false alarms a and missed
+    cases b have a + e^epsilon b >= 1 - delta and b + e^epsilon a >= 1 - delta.
+    """
+    group, delta = data["unit_with_several_records"], data["delta"]
+    if group is None or group["epsilon"] is None:
+        return ""
+    factor = math.exp(min(group["epsilon"], _LARGEST_EXPONENT))
+    detected = min(
+        delta + factor * _FALSE_ALARMS, 1.0 - (1.0 - delta - _FALSE_ALARMS) / factor, 1.0
+    )
+    unit, most = escaped(one_line(group["unit"])), group["records"]
+    return (
+        f". That is for one record. All of up to {most} records of a {unit} together are detected "
+        f"in at most {rounded_up(100 * detected, 1)} % of cases"
     )
 
 

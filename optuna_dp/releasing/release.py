@@ -14,6 +14,8 @@ from optuna_dp.accounting.events import compose
 from optuna_dp.core import by_name
 from optuna_dp.core.value_types import JsonObject
 from optuna_dp.evidence.data_description import DataDescription
+from optuna_dp.evidence.persons import person_epsilon
+from optuna_dp.evidence.preparation import persons
 from optuna_dp.releasing.markdown import statement_markdown
 from optuna_dp.releasing.statement_data import statement_data
 from optuna_dp.study.plan import Design
@@ -39,7 +41,8 @@ class Release:
             is an outcome like any other. With a budget, those of the last run, even if it failed.
         value: The winner's score; None if ``params`` is, and where scores are not private
             (``ProposeTestSampler``, ``NoisyMaxSampler``), not charged for, or several.
-        guarantee: The guarantee of the whole procedure.
+        guarantee: The guarantee of the whole procedure, for one record or one client. Who has
+            several records: :attr:`person_epsilon`.
         attributes: The winner's user attributes that were named as output, and what the procedure
             releases besides: the "pilots" of a budget; "last run" if there is something
             to say of it (that it failed, that a person chose it), and "values" with several
@@ -56,8 +59,9 @@ class Release:
             output ("runs"), how many of them asked what they may spend ("asked"), and of how many
             the "training" and the "score" are "enforced", "compared" or "not checked". Where the
             number of runs is secret, one of the three words for all of them. And what the curator
-            vouches for ("vouched"), and on how many disjoint private records the score was
-            computed ("scored_records").
+            vouches for ("vouched"), on how many disjoint private records the score was computed
+            ("scored_records"), and how many private studies the storage held when this one was
+            made ("older_studies").
     """
 
     params: dict[str, Any] | None
@@ -83,6 +87,18 @@ class Release:
         shown.
         """
         return list(self.attributes.get("pilots", []))
+
+    @property
+    def person_epsilon(self) -> float | None:
+        """The epsilon for one person with all records, at :attr:`delta`, as the statement says it.
+
+        A person has up to ``most`` records: as ``odp.Schema(..., unit="patient", most=3)`` kept
+        them, or as :func:`optuna_dp.describe` says. It is by the bound for groups. None if nobody
+        said how many records a person may have, and where clients are protected.
+        ``guarantee.epsilon(delta)`` is for one record.
+        """
+        _, most = persons(self._content())
+        return person_epsilon(self.guarantee, self.delta, most)
 
     def with_training(
         self,

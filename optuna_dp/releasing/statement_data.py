@@ -17,12 +17,19 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from optuna_dp.accounting.groups import group_epsilon
 from optuna_dp.accounting.guarantee import MU_TAIL, Guarantee
+from optuna_dp.core import validation
 from optuna_dp.core.numbers_shown import SHOWN_ORDERS, finite
 from optuna_dp.core.value_types import JsonObject
-from optuna_dp.evidence.data_description import MOST_ROW, SAMPLING_ROW, DataDescription
-from optuna_dp.evidence.facts import Fact, Part, Status, last_of_each, stated
+from optuna_dp.evidence.data_description import (
+    MOST_ROW,
+    OLDER_ROW,
+    OLDER_STUDIES,
+    SAMPLING_ROW,
+    DataDescription,
+)
+from optuna_dp.evidence.facts import Fact, Part, Status, enforced, last_of_each, stated
+from optuna_dp.evidence.persons import person_epsilon
 from optuna_dp.evidence.preparation import person_facts, persons
 from optuna_dp.evidence.procedures import description_of
 from optuna_dp.evidence.run_kinds import RunKind
@@ -69,13 +76,10 @@ def statement_data(
     methods = {name: finite(value) for name, value in guarantee.by_method(delta).items()}
     attack, best = guarantee.bounds(delta)
     unit, most = persons(content)
+    of_person = None if most == 1 else person_epsilon(guarantee, delta, most)
     group = None
-    if most is not None and most > 1 and guarantee.unit == "record":
-        group = {
-            "unit": unit or "person",
-            "records": most,
-            "epsilon": finite(group_epsilon(guarantee, delta, most)),
-        }
+    if of_person is not None:
+        group = {"unit": unit or "person", "records": most, "epsilon": finite(of_person)}
     planned = description.planned(design)
     counts = description.record_counts(design, content.get("spending", {}))
     described_records = content.get("description", {}).get("records")
@@ -188,7 +192,7 @@ def _facts_of_data(guarantee: Guarantee, content: JsonObject) -> list[Fact]:
     described = DataDescription.from_json(content.get("description", DataDescription().to_json()))
     if "description" not in content and guarantee.unit != "record":
         return []  # Of a vote, clients hold the records: nobody describes them.
-    facts = last_of_each([*described.facts(), *person_facts(content)])
+    facts = last_of_each([*described.facts(), *person_facts(content), *_older_studies(content)])
     # What is charged for may have no batches at all, as in pure_dp(...).
     needless = (
         []
@@ -197,6 +201,23 @@ def _facts_of_data(guarantee: Guarantee, content: JsonObject) -> list[Fact]:
     )
     needless += [] if guarantee.unit == "record" else [stated(MOST_ROW, None)]
     return [fact for fact in facts if fact not in needless]
+
+
+def _older_studies(content: JsonObject) -> list[Fact]:
+    """Returns how many private studies the storage held when this one was made, if any.
+
+    Raises:
+        InvalidArgumentError: If the content says what is no number of studies.
+    """
+    count = content.get("spending", {}).get(OLDER_STUDIES)
+    if count is None:
+        return []
+    number = "1 private study" if validation.whole("older_studies", count, 1) == 1 else ""
+    text = (
+        f"{number or f'{count:,} private studies'}, not counted in this epsilon. What of them was "
+        "shown or used, and is of the same records, adds to it"
+    )
+    return enforced({OLDER_ROW: f"found at the release: {text}"}, Part.DATA)
 
 
 def _has_batches(event: object) -> bool:

@@ -22,6 +22,9 @@ from optuna_dp.core import validation
 from optuna_dp.core.numbers_shown import rounded_up
 from optuna_dp.core.value_types import JsonObject
 from optuna_dp.errors import InvalidArgumentError
+from optuna_dp.evidence.layout import one_line
+from optuna_dp.evidence.persons import person_epsilon
+from optuna_dp.evidence.preparation import persons
 from optuna_dp.releasing.comparison import Check, compared, differing
 from optuna_dp.releasing.markdown import (
     plain_guarantee,
@@ -279,33 +282,72 @@ def verify(
         found = "it agrees with itself" if agrees else "it does not agree with itself"
         checks.append(Check(f"other release {place}", agrees, found))
     if others:
-        guarantees = [_guarantee_in(release) for release in (source, *others)]
-        sentence = _together(guarantees, statement["delta"])
+        statements = [statement, *map(_statement_in, others)]
+        said = []
+        if verification.ok and all(check.holds for check in checks):
+            said = [persons(each["content"]) for each in statements]
+        sentence = _together(statements, statement["delta"], said, most)
         verification = replace(verification, what_if=f"{verification.what_if} {sentence}".strip())
     verification = replace(verification, checks=tuple(checks), unchecked=tuple(unchecked))
     return verification if verification.ok else replace(verification, statement="", questions="")
 
 
-def _guarantee_in(source: str | Path | JsonObject) -> Guarantee:
-    """Returns the guarantee of a release that was read before."""
+def _statement_in(source: str | Path | JsonObject) -> JsonObject:
+    """Returns the statement of a release that was read before."""
     if not isinstance(source, str | Path):
-        return Guarantee.from_json(statement_of(source)["guarantee"])
-    text = bytes_of("path_or_json", source, MOST_BYTES + 1)
-    return Guarantee.from_json(statement_of(parsed(text))["guarantee"])
+        return statement_of(source)
+    return statement_of(parsed(bytes_of("path_or_json", source, MOST_BYTES + 1)))
 
 
-def _together(guarantees: Sequence[Guarantee], delta: float) -> str:
-    """Returns what several releases of the same records cost together, a sentence."""
-    first, *others = guarantees
+def _together(
+    statements: Sequence[JsonObject],
+    delta: float,
+    said: Sequence[tuple[str | None, int | None]],
+    most: int | None,
+) -> str:
+    """Returns what several releases of the same records cost together, some sentences.
+
+    Args:
+        statements: Of the releases.
+        delta: At which epsilon is given.
+        said: Whose record a record is and how many one has at most, by each statement; none if
+            some statement is not to be believed.
+        most: How many records a person may have, as somebody asked; None if nobody did.
+    """
+    first, *others = [Guarantee.from_json(statement["guarantee"]) for statement in statements]
     try:
-        epsilon = first.compose(*others).epsilon(delta)
+        together = first.compose(*others)
+        epsilon = together.epsilon(delta)
     except InvalidArgumentError as error:
         raise error.about("others") from None
     bound = "no finite epsilon" if math.isinf(epsilon) else f"epsilon = {rounded_up(epsilon, 4)}"
     return (
-        f"Together: the {len(guarantees)} releases have {bound} at delta = {delta:g}, if they are "
-        "of the same records. This is no part of the statement."
+        f"Together: the {len(statements)} releases have {bound} at delta = {delta:g}"
+        f"{_for_a_person(together, delta, said, most)}, if they are of the same records. "
+        "This is no part of the statement."
     )
+
+
+def _for_a_person(
+    together: Guarantee,
+    delta: float,
+    said: Sequence[tuple[str | None, int | None]],
+    most: int | None,
+) -> str:
+    """Returns what releases cost together for a person with several records, a part of a sentence.
+
+    Of a person, each release has at most the most records that any of them has. Step by step, one
+    record changes in each release at most, so the bound for groups holds for their composition.
+    """
+    counts = [count for _, count in said if count is not None]
+    if most is None and len(counts) == len(said) and len({unit for unit, _ in said}) == 1:
+        most = max(counts)
+    epsilon = None if most == 1 else person_epsilon(together, delta, most)
+    if epsilon is None:
+        return ""
+    bound = "no finite epsilon" if math.isinf(epsilon) else f"epsilon = {rounded_up(epsilon)}"
+    unit = one_line(str((said and said[0][0]) or "person"))
+    return f" for one record, and {bound} for one {unit} with up to {most:,} records"
 
 
 def _signature(document: object, key: str | Path | None) -> Check | str:

@@ -25,13 +25,13 @@ import numbers
 import re
 import struct
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from optuna.study import Study
 from optuna.trial import FrozenTrial, TrialState
 
-from optuna_dp.core.json_entries import Entry
+from optuna_dp.core.json_entries import Entry, stored
 from optuna_dp.core.value_types import JsonObject
 from optuna_dp.errors import PlanError
 from optuna_dp.runs.run_endings import finalise
@@ -79,6 +79,8 @@ class RunJudgement(Entry):
             grid, physical batch, optimizer and where its rate came from. None if other code
             trained.
         prepared: How the records became tensors, with one of the three words on it.
+        measure: What :func:`optuna_dp.train` computed as the score: "accuracy", "closeness" or
+            "function". None if other code did, or there is none.
         script: The SHA-256 of the source files that asked for the run, by name; empty if they are
             not known.
     """
@@ -97,6 +99,7 @@ class RunJudgement(Entry):
     step: dict[str, Any] | None
     prepared: dict[str, Any]
     script: dict[str, Any]
+    measure: str | None = field(default=None, metadata=stored(optional=True))
 
     @property
     def doubt(self) -> str | None:
@@ -236,6 +239,7 @@ def judge(trial: FrozenTrial, run: Run, output_attributes: tuple[str, ...] = ())
         step=_step(trainings),
         prepared=_prepared(trainings),
         script=dict((noted(trial, ASKED) or {}).get("script") or {}),
+        measure=None if score is None else (score_claim or {}).get("measure"),
     )
 
 

@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from optuna_dp.core.value_types import JsonObject
 from optuna_dp.errors import InvalidArgumentError, Text, type_of
-from optuna_dp.training.prepared import BY_SCHEMA, PreparedRecords
+from optuna_dp.training.prepared import BY_ROW, BY_SCHEMA, NewRows, PreparedRecords
 from optuna_dp.training.record_arrays import Array, Part, is_array, leaves, mapped, rows_of
 from optuna_dp.training.softmax_regression import SoftmaxRegression
 
@@ -22,34 +22,48 @@ if TYPE_CHECKING:
 _ROWS_AT_A_TIME = 1024
 
 
-def predictions(model: Any, records: object, preparation: JsonObject) -> npt.NDArray[Any]:
+def predictions(
+    model: Any, records: object, preparation: JsonObject, new_rows: NewRows
+) -> npt.NDArray[Any]:
     """Returns predictions; see :meth:`optuna_dp.runs.train.Trained.predict`.
 
     Args:
         model: The trained model.
         records: The new records.
         preparation: How the training's records were prepared, as the statement says it.
+        new_rows: How new rows are prepared, where a function prepared the training's.
     """
-    schema = _schema_of(preparation)
+    word = preparation.get("word")
+    if word == BY_SCHEMA:
+        schema = _schema_of(preparation)
+        decode = None if schema.outputs is None else schema.decode
+        new_rows = NewRows(lambda rows: schema.encode(rows).x, decode)
     if isinstance(records, PreparedRecords):
         inputs: Part = records.x
-    elif schema is not None:
-        inputs = schema.encode(records).x
+    elif word in (BY_SCHEMA, BY_ROW):
+        if new_rows.features is None:
+            raise InvalidArgumentError(
+                "records",
+                type_of(records),
+                problem="a function prepared the training's records, and what is stored of a "
+                "training does not hold it",
+                fix="Encode the rows first: schema.encode(rows, prepare=...), by the training's "
+                "schema, but without unit= and most=.",
+            )
+        inputs = new_rows.features(records)
     else:
         inputs = tuple(records) if isinstance(records, list) else records
     if isinstance(model, SoftmaxRegression):
         outputs: npt.NDArray[Any] = model.logits(inputs)
-        if schema is None:
+        if new_rows.decode is None:
             return np.asarray(outputs.argmax(axis=1))
     else:
         outputs = _outputs(model, inputs)
-    return outputs if schema is None or schema.outputs is None else schema.decode(outputs)
+    return outputs if new_rows.decode is None else new_rows.decode(outputs)
 
 
-def _schema_of(preparation: JsonObject) -> Schema | None:
-    """Returns the schema that alone prepared the training's records; None if there is none."""
-    if preparation.get("word") != BY_SCHEMA:
-        return None
+def _schema_of(preparation: JsonObject) -> Schema:
+    """Returns the schema that alone prepared the training's records, without its person."""
     # Start-up time: most trainings predict nothing.
     from optuna_dp.preparation.schema import Schema
 

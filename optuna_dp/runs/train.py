@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 from optuna.study import StudyDirection
 
-from optuna_dp.core import validation
+from optuna_dp.core import by_name, validation
 from optuna_dp.core.numbers_shown import reach_of_means
 from optuna_dp.core.value_types import JsonObject
 from optuna_dp.errors import InvalidArgumentError, PlanError, Text
@@ -36,7 +36,7 @@ from optuna_dp.runs.rehearsal import (
 )
 from optuna_dp.runs.run import Run, SgdRun
 from optuna_dp.runs.scored_records import ScoredRecords, check_arguments, scored_records
-from optuna_dp.runs.trial_notes import BY_ENGINE, claim, noted, refuse_second
+from optuna_dp.runs.trial_notes import BY_ENGINE, BY_FUNCTION, claim, noted, refuse_second
 from optuna_dp.study.entries import RANGES, SCORES, TRAININGS
 from optuna_dp.study.given_back import set_up_of
 from optuna_dp.study.trials import read_plan, trials_of
@@ -54,7 +54,7 @@ from optuna_dp.training.optimizers import (
     OptimizerFactory,
     optimizer_name,
 )
-from optuna_dp.training.prepared import AS_GIVEN, PreparedRecords
+from optuna_dp.training.prepared import AS_GIVEN, NewRows, PreparedRecords
 from optuna_dp.training.records import Records, read_records, refuse_as_inputs, warn_of_number
 from optuna_dp.training.references import named_records
 from optuna_dp.training.sampling import poisson_sample
@@ -93,6 +93,7 @@ class Trained:
         optimizer: Its name; "function" if a function of the script made it.
         rehearsal: How the rate was found; None if it was given.
         preparation: How the records were prepared, as the statement says it.
+        new_rows: How new rows are prepared, where a function prepared the records.
     """
 
     model: Model
@@ -101,14 +102,17 @@ class Trained:
     optimizer: str
     rehearsal: Rehearsal | None = None
     preparation: JsonObject = field(default_factory=dict, repr=False)
+    new_rows: NewRows = field(default=NewRows(), repr=False, compare=False)
 
     def predict(self, records: object) -> npt.NDArray[Any]:
         """Returns what the model predicts for new records, an array of numpy.
 
         The model is in evaluation mode, and no gradient is computed. What is returned:
 
-        * **After a training on records by a schema with a target**: the names of the predicted
-          classes, or numbers in the units of the target, shape (n,).
+        * **After a training on records by a schema with a target**, also with ``prepare=``: the
+          names of the predicted classes, or numbers in the units of the target, shape (n,). Of
+          each row, also of a person with many. If ``prepare`` returned targets that no schema
+          encoded, their names are not known, and what follows is returned.
         * **Of a** :class:`optuna_dp.SoftmaxRegression` **without a schema**: the numbers of the
           predicted classes, shape (n,).
         * **Otherwise** what the model returns, shape (n, ...), in double precision. For a
@@ -118,13 +122,15 @@ class Trained:
 
         Args:
             records: Where a schema prepared the training's records: rows as they come, as for
-                :meth:`optuna_dp.Schema.encode`; a column of the target may be missing. Otherwise
-                what the model is called with, a batch of it: an array or a tensor, a tuple for
-                several arguments, or a mapping for arguments by name. What ``encode`` returned is
-                taken as it is, as is needed after ``encode(..., prepare=...)``.
+                :meth:`optuna_dp.Schema.encode`; a column of the target may be missing. The
+                function ``prepare`` of the training is applied to them (a trained object that was
+                pickled has lost it). Otherwise what the model is called with, a batch of it: an
+                array or a tensor, a tuple for several arguments, or a mapping for arguments by
+                name. What ``encode`` returned is taken as it is.
 
         Raises:
-            InvalidArgumentError: If it is nothing of the kind, or the model returns no tensor.
+            InvalidArgumentError: If it is nothing of the kind, the function leaves rows out, or
+                the model returns no tensor.
 
         Example:
             >>> import optuna, optuna_dp as odp
@@ -137,7 +143,7 @@ class Trained:
             >>> odp.train(run, model, schema.encode(rows)).predict({"age": [22, 78]}).tolist()
             ['no', 'yes']
         """
-        return predictions(self.model, records, self.preparation)
+        return predictions(self.model, records, self.preparation, self.new_rows)
 
 
 _OF_THE_PLAN = (
@@ -284,7 +290,8 @@ def train(
             records with a schema whose target is a number: the mean of one minus the distance of
             prediction and target, in units of the target's range. Both in a study with
             ``direction="maximize"`` only, unless nothing is chosen by it. "auto": the one that
-            suits the target of a schema; none of other records. None: no score.
+            suits the target of a schema. Of other records there is none, so it is refused where
+            the plan charges for a score. None: no score.
         record_score: In place of ``score``: from the model and the parts of one record, as for
             ``record_loss``, to a number in [0, 1]. Numbers outside are clipped, and what is not a
             number counts as 0. The model is in evaluation mode.
@@ -333,7 +340,8 @@ def train(
         MissingExtraError: If the model needs PyTorch and it is not installed.
 
     Warns:
-        UserWarning: If records have to be computed one after another, because
+        UserWarning: If the schema keeps more records of a person than the study's plan was made
+            for. If records have to be computed one after another, because
             ``torch.func.vmap`` cannot take the model (recurrent layers other than LSTM, and models
             that look at numbers in Python), with how long a step takes then. If the loss, the
             score or the model names all the records. If the model or the loss compares the records
@@ -369,6 +377,8 @@ def train(
         if score == "auto":
             is_scored = run.scored_on in ("training", None) or score_records is not None
             score = _usual_score(task) if is_scored and record_score is None else None
+            if score is None and record_score is None and run.score_noise_multiplier is not None:
+                raise _no_score(run)
         functions = LossAndScore(loss, record_loss, score, record_score, task)
         check_arguments(run, functions.has_score, score_records, score_size)
         if trial is not None:
@@ -376,6 +386,8 @@ def train(
             _check_direction(trial.study, functions.score)
         if prepared is not None:
             _refuse_missing_targets(prepared, record_loss)
+            if trial is not None:
+                _warn_of_persons(trial.study, prepared)
         all_records = read_records(records)
 
     # How many there are, and which are scored. An error here may tell of them and costs the run.
@@ -473,11 +485,13 @@ def train(
             bar.update()
         if training_claim is not None:
             training_claim.finish()
-        value = _score(run, trial, learner, scored) if functions.has_score else None
+        measure = functions.score or BY_FUNCTION
+        value = _score(run, trial, learner, scored, measure) if functions.has_score else None
 
     # What leaves the copy: noisy weights.
     learner.hand_over()
-    return Trained(user_model, value, rate, name, rehearsal, preparation)
+    new_rows = NewRows() if prepared is None else prepared.new_rows
+    return Trained(user_model, value, rate, name, rehearsal, preparation, new_rows)
 
 
 def _set_up(trial: Trial | None) -> AbstractContextManager[None]:
@@ -503,6 +517,20 @@ def _checked_run(run: object) -> SgdRun:
             "and call run.spent(accountant).",
         )
     return run.sgd
+
+
+def _no_score(run: Run) -> InvalidArgumentError:
+    """Returns the error for a run whose plan charges for a score, and of which none was asked."""
+    others = ", and give score_records= and score_size=" if run.scored_on == "disjoint" else ""
+    return InvalidArgumentError(
+        "score",
+        "auto",
+        problem=f"the plan charges for a score on {run.scored_on} records, and nothing says which "
+        "score that is",
+        fix=f"Write score='accuracy', or record_score=lambda model, *record: ...{others}. A "
+        "schema with a target says it, too. If the run needs no score, or run.score is called, "
+        "write score=None.",
+    )
 
 
 def _usual_score(task: str | None) -> Literal["accuracy", "closeness"] | None:
@@ -565,6 +593,14 @@ def _refuse_missing_targets(records: PreparedRecords, record_loss: object) -> No
             problem="their schema has a target, and the encoded rows did not have its column",
             fix="Encode rows with the column, or give the targets beside: schema.encode(x, y).",
         )
+
+
+def _warn_of_persons(study: Study, records: PreparedRecords) -> None:
+    """Says that a plan was made for fewer records of a person than the schema keeps."""
+    schema = records.notes["schema"]
+    remark = "" if schema["most"] in (None, 1) else by_name.remark_on_persons(study, schema)
+    if remark:
+        warnings.warn(remark, UserWarning, stacklevel=_CALLER)
 
 
 def _preparation(records: object, held_out: object) -> dict[str, object]:
@@ -726,7 +762,13 @@ def _bar_of_steps(run: Run, steps: int, is_shown: bool | None) -> tqdm[NoReturn]
     return tqdm(total=steps, desc=name, unit="step", disable=is_hidden)
 
 
-def _score(run: Run, trial: Trial | None, learner: Learner, scored: ScoredRecords | None) -> float:
+def _score(
+    run: Run,
+    trial: Trial | None,
+    learner: Learner,
+    scored: ScoredRecords | None,
+    measure: str,
+) -> float:
     """Returns the score that a plan charges for; 0.0 if it charges for none."""
     if scored is None:
         return 0.0
@@ -735,7 +777,7 @@ def _score(run: Run, trial: Trial | None, learner: Learner, scored: ScoredRecord
         facts: dict[str, object] = {"noise_multiplier": scored.noise_multiplier}
         if scored.is_disjoint:  # These records are protected, too: the statement counts them.
             facts["size"] = scored.size
-        score_claim = claim(trial, SCORES, by=BY_ENGINE, **facts)
+        score_claim = claim(trial, SCORES, by=BY_ENGINE, measure=measure, **facts)
     values = run.ranks.scores(learner, scored.records)
     value = run.ranks.shared(lambda: _mean(values, scored))
     if score_claim is not None:

@@ -29,6 +29,8 @@ from optuna_dp.study.entries import RANGES, SCORES, SPENT, TRAININGS, TrialEntri
 BY_ENGINE = "odp.train"
 BY_OPACUS = "odp.opacus.make_private"
 BY_RUN_SCORE = "run.score"
+# How a score was computed that is neither the accuracy nor the closeness.
+BY_FUNCTION = "function"
 _TOKEN_BYTES = 8
 # What trials of this process have claimed. A copy of a study in memory has a storage of its own,
 # and no claim of one storage is seen in the other; but it is the same trial.

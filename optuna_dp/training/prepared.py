@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +22,26 @@ WORDS = (BY_SCHEMA, BY_ROW, AS_GIVEN)
 
 
 @dataclass(frozen=True, eq=False)
+class NewRows:
+    """The preparation of rows that are to be predicted, where a function of the script does it.
+
+    It is in memory only: a copy that is pickled leaves the functions out, because not every
+    function can be stored, and a training must not be lost by that.
+
+    Attributes:
+        features: From rows as they come to inputs of the model; None if it is not known.
+        decode: From outputs of the model to names or units of targets; None if these are not
+            known.
+    """
+
+    features: Callable[[Any], npt.NDArray[Any]] | None = None
+    decode: Callable[[npt.NDArray[Any]], npt.NDArray[Any]] | None = None
+
+    def __reduce__(self) -> tuple[type[NewRows], tuple[()]]:
+        return NewRows, ()
+
+
+@dataclass(frozen=True, eq=False)
 class PreparedRecords:
     """Records as :meth:`optuna_dp.Schema.encode` returns them.
 
@@ -38,6 +58,7 @@ class PreparedRecords:
         made_up_inputs: Inputs that look like these and are none of them, for the rehearsal.
         notes: What the statement says of the preparation.
         ranges: Ranges that were drawn with noise, by the column's name.
+        new_rows: How rows to be predicted are prepared, where a function prepared these.
     """
 
     x: npt.NDArray[Any] = field(repr=False)
@@ -46,6 +67,7 @@ class PreparedRecords:
     made_up_inputs: Array = field(repr=False)
     notes: JsonObject = field(repr=False)
     ranges: Mapping[str, list[float]] = field(default_factory=dict, repr=False)
+    new_rows: NewRows = field(default=NewRows(), repr=False)
 
     def __post_init__(self) -> None:
         for array in self.parts:

@@ -386,6 +386,14 @@ _TRANSLATIONS: tuple[tuple[tuple[str, ...], str | None, str, str], ...] = (
         "Convert them: y.long(), or y.astype('int64').",
     ),
     (
+        ("for target with class probabilities",),
+        "model",
+        "it has one output for each record, and cross entropy needs one for each class",
+        "Let its last layer end with schema.outputs, or 2 of two classes. With one output for two "
+        "classes give loss=torch.nn.functional.binary_cross_entropy_with_logits, and targets that "
+        "are floats.",
+    ),
+    (
         ("same device", "different devices"),
         "device",
         "a tensor that is no parameter or buffer of the model stays on another device",

@@ -372,3 +372,51 @@ def test_an_objective_that_is_pruned_and_never_asks_what_it_may_spend() -> None:
     plan = odp.plan_budget(epsilon=3.0, records=50, batch_size=5, epochs=1, pilots=2)
     report = odp.check_objective(prunes, plan=plan)
     assert "run not started" in [finding.name for finding in report.findings]
+
+
+SCHEMA = odp.Schema(age=(20, 80), sex=["F", "M"], died=["no", "yes"], target="died")
+TABLE: dict[str, Any] = {
+    "age": [30.0, 75.0, None, 19.0] * 50,
+    "sex": ["F", "M", "f", None] * 50,
+    "died": ["no", "yes"] * 100,
+}
+
+
+def encodes(table: dict[str, Any], schema: odp.Schema = SCHEMA, prepare: Any = None) -> Any:
+    def objective(trial: optuna.Trial) -> float:
+        schema.encode(table, prepare=prepare)
+        return sound(trial)
+
+    return [f for f in odp.check_objective(objective, EVENT).findings if not f.certain]
+
+
+@pytest.mark.parametrize(
+    ("column", "values", "words"),
+    [
+        ("died", [0, 1] * 100, "100 % of the values that are not missing are none of its list"),
+        ("age", ["30,5", "75,2"] * 100, "100 % of the values that are not missing are not a num"),
+        ("age", [0.3, 75.0, 0.2, 0.1] * 50, "75 % of the values that are not missing lie outside"),
+    ],
+)
+def test_a_column_that_the_schema_describes_wrongly_gives_a_hint(
+    column: str, values: list[Any], words: str
+) -> None:
+    assert not encodes(TABLE)
+    (hint,) = encodes({**TABLE, column: values})
+    assert hint.name == "values beyond the schema"
+    assert hint.what.startswith(f"Column {column}: {words}")
+
+
+def test_a_column_that_a_function_makes_is_looked_at_in_the_records_only() -> None:
+    """Made-up rows have other values: they are no reason for a hint."""
+    inner = odp.Schema(third=(6, 30), died=["no", "yes"], target="died")
+
+    def by_age(rows: dict[str, Any], divisor: float = 3.0) -> odp.PreparedRecords:
+        age = np.array(rows["age"], dtype=float)
+        return inner.encode({"third": age / divisor, "died": rows["died"]})
+
+    schema = odp.Schema(age=(200, 800), died=["no", "yes"], target="died")
+    table = {"age": np.full(200, 40.0), "died": TABLE["died"]}
+    assert [hint.about for hint in encodes(table, schema, by_age)] == ["age"]
+    hints = encodes(table, schema, lambda rows: by_age(rows, 0.1))
+    assert {hint.about for hint in hints} == {"age", "third"}

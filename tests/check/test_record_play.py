@@ -67,6 +67,7 @@ def test_a_sum_is_divided_by_the_planned_batch_and_not_by_the_records(records: i
         learning_rate=1e-9,
         clipping_norm=1.0,
         schedule=Schedule("constant"),
+        score=None,
     )
     assert np.linalg.norm(model.weights) == pytest.approx(records / 3 * 1e-9, rel=1e-4)
 

@@ -33,6 +33,7 @@ def test_what_is_fitted_in_a_line_of_its_own_is_a_hint() -> None:
         "x = pd.get_dummies(frame)",
         "words = TfidfVectorizer().fit(texts)",
         "means = frame.groupby('city').income.mean()",
+        "rates = frame.pivot_table(values='claim', index='city')",
         "weights = compute_class_weight('balanced', classes=CLASSES, y=y)",
         "norm = Normalization(); norm.adapt(x)",
     ],
@@ -60,6 +61,7 @@ OUTSIDE = {
         "frame = pd.concat([rare] * 5)",
         "x = resample(x, n_samples=500)",
         "frame = frame.sample(500, replace=True)",
+        "rows = pd.concat([yes, no.sample(3 * len(yes))])",
     ),
     "rows made of other rows": (
         "x = np.stack([series[i : i + 8] for i in range(300)])",
@@ -72,6 +74,7 @@ OUTSIDE = {
     "records of one person": (
         "patient = frame.index // 10",
         "x = frame.drop(columns='y'); groups = frame['user_id']",
+        "frame = frame.drop_duplicates('customer')",
     ),
     "statistics of the records": (
         "frame = frame.fillna(frame.median())",
@@ -79,6 +82,7 @@ OUTSIDE = {
         "def load(x):\n    x[np.isnan(x)] = x.mean()\n    return x",
         "def load(x):\n    low, high = x.min(), x.max()\n    return (x - low) / (high - low)",
         "order = np.argsort(-x.var(0))",
+        "d = frame.describe()\nschema = odp.Schema(age=(d.loc['min', 'age'], 80))",
         "weights = len(y) / (3 * np.bincount(y, minlength=3))",
         "shares = np.bincount(y, minlength=3) / len(y)",
         "x = x - x.mean(axis=0)",
@@ -139,6 +143,10 @@ def test_a_hint_at_preparation_names_the_schema_or_each_record_once(kind: str) -
         "rows.append([x, x[0]])",
         "known = set(WORDS)",
         "names = sorted(set(files))",
+        "odp.describe(study, unit='patient', most=1)",
+        "frame = frame.sample(frac=1.0)",
+        "some = random.sample(range(len(x)), 100)",
+        "frame = frame.drop_duplicates()",
     ],
 )
 def test_what_prepares_no_private_records_gives_no_hint(source: str) -> None:
@@ -168,6 +176,27 @@ def test_a_public_scale_makes_no_records_public() -> None:
 def test_a_library_that_keeps_the_best_model_is_a_hint(line: str) -> None:
     (hint,) = hints_in_source(line)
     assert (hint.name, hint.certain) == ("checkpoint", False)
+
+
+def test_the_best_of_several_studies_is_a_hint() -> None:
+    loop = """
+def main():
+    releases = []
+    for model in ("linear", "tree"):
+        study = optuna.create_study(sampler=odp.BudgetSampler(PLAN))
+        study.optimize(objectives[model])
+        releases.append(odp.release(study))
+    best = max(releases, key=lambda release: release.value)
+"""
+    by_hand = """
+a, b = optuna.create_study(), optuna.create_study()
+if odp.release(a).value > odp.release(b).value:
+    keep(a)
+"""
+    for source in (loop, by_hand):
+        (hint,) = hints_in_source(source)
+        assert (hint.name, hint.certain) == ("several studies", False)
+    assert not hints_in_source(loop.replace("max(releases", "print(releases"))
 
 
 def test_a_seed_by_name_is_a_hint() -> None:

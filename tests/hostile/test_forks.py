@@ -135,10 +135,10 @@ def test_a_fork_of_a_study_in_memory_trains_in_one_process_only() -> None:
 
     def train() -> str:
         try:
-            odp.train(odp.start_run(trial), odp.SoftmaxRegression(4, 2), records)
+            odp.train(odp.start_run(trial), odp.SoftmaxRegression(4, 2), records, score=None)
         except PlanError:
             return "refused"
         return "trained"
 
     assert in_forks(train) == ["refused"] * 2
-    odp.train(run, odp.SoftmaxRegression(4, 2), records)
+    odp.train(run, odp.SoftmaxRegression(4, 2), records, score=None)

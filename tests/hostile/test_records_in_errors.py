@@ -23,7 +23,9 @@ _PLAN = odp.RunPlan(
 
 
 def trained(records: Any, **settings: Any) -> Callable[[], Any]:
-    return lambda: odp.train(started(_PLAN), odp.SoftmaxRegression(2, 2), records, **settings)
+    return lambda: odp.train(
+        started(_PLAN), odp.SoftmaxRegression(2, 2), records, **{"score": None, **settings}
+    )
 
 
 TABLE = (np.zeros((4, 2)), np.zeros(4, dtype=np.int64))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import warnings
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ from refusals import refuses
 
 import optuna_dp as odp
 from optuna_dp.accounting.groups import group_epsilon
+from optuna_dp.core.numbers_shown import rounded_up
 
 N = 300
 ROWS: dict[str, Any] = {
@@ -33,7 +35,7 @@ def released(plan: odp.BudgetPlan, most: int) -> odp.Release:
         model = odp.SoftmaxRegression(table.width, 2)
         return odp.train(odp.start_run(trial), model, table).score or 0.0
 
-    study.optimize(objective)
+    study.optimize(objective, callbacks=[odp.PrivacyCallback()])
     return odp.release(study)
 
 
@@ -51,6 +53,14 @@ def test_a_plan_by_a_schema_of_persons_costs_each_person_the_target() -> None:
     assert first is not None
     assert 3.96 <= float(first[1]) <= 4.0
     assert "for each patient** with up to 3 records, and with epsilon = " in words
+    assert "for a patient with one record, if the " in words
+    assert "| What is protected | each patient with all of up to 3 records (epsilon 3.9" in words
+    detected = re.search(
+        r"up to 3 records of a patient together are detected in at most (\S+)", words
+    )
+    assert detected is not None
+    bound = 1.0 - 0.95 / np.exp(float(first[1]))
+    assert float(detected[1]) == pytest.approx(100 * bound, abs=0.11)
     assert "| A record belongs to | enforced: one patient |" in words
     assert "| Records of one person | enforced: 3 of each at most were used |" in words
 
@@ -126,3 +136,36 @@ def test_no_plan_is_made_where_none_costs_a_person_so_little() -> None:
         odp.plan_budget(
             epsilon=1e-4, records=N, batch_size=30, epochs=1, pilots=0, schema=schema(200)
         )
+
+
+def test_a_plan_for_one_record_is_warned_of_before_the_training_spends_anything() -> None:
+    plan = odp.plan_budget(epsilon=2.0, records=N, batch_size=30, epochs=1, pilots=0)
+    study = optuna.create_study(direction="maximize", sampler=odp.BudgetSampler(plan))
+    table, run = schema(3).encode(ROWS), odp.start_run(study.ask())
+    exact = group_epsilon(plan.guarantee, 1e-5, 3)
+    numbers = rf"epsilon {rounded_up(plan.guarantee.epsilon(1e-5), 3)} .*{rounded_up(exact, 3)}"
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", UserWarning)
+        with pytest.raises(UserWarning, match=numbers):
+            odp.train(run, odp.SoftmaxRegression(table.width, 2), table)
+        warnings.simplefilter("ignore", UserWarning)  # Nothing was trained before.
+        assert odp.train(run, odp.SoftmaxRegression(table.width, 2), table).score is not None
+
+
+def test_what_a_person_pays_is_in_the_log_on_the_release_and_in_two_releases_together(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    plan = odp.plan_budget(
+        epsilon=4.0, records=N, batch_size=30, epochs=1, pilots=0, schema=schema(3)
+    )
+    lines: list[str] = []
+    logger = optuna.logging.get_logger("optuna.optuna_dp")
+    monkeypatch.setattr(logger, "isEnabledFor", lambda level: True)
+    monkeypatch.setattr(logger, "info", lambda text, *of: lines.append(text % of))
+    release = released(plan, 3)
+    assert release.person_epsilon == plan.person_epsilon
+    words = f"For one patient with up to 3 records: epsilon {rounded_up(plan.person_epsilon, 3)}."
+    assert words in " ".join(lines)
+    together = str(odp.verify(release.to_json(), others=[release.to_json()]))
+    exact = group_epsilon(release.guarantee.compose(release.guarantee), release.delta, 3)
+    assert f"epsilon = {rounded_up(exact)} for one patient with up to 3 records" in together

@@ -494,3 +494,8 @@ def test_ready_made_tensors_are_as_given_in_the_first_screen() -> None:
     assert "as given" in screen
     assert "whole road is enforced" not in screen
     assert "What was said to be public" not in statement
+
+
+def test_values_that_were_read_off_a_table_are_told_apart_from_a_list() -> None:
+    with pytest.raises(InvalidArgumentError, match="read off the records is not public"):
+        odp.Schema(sex=np.unique(["F", "M", "F"]), age=(20, 80))

@@ -61,3 +61,27 @@ def test_the_first_lines_say_that_earlier_releases_are_not_counted(said: int) ->
     study.optimize(lambda trial: trial.suggest_float("x", 0, 1))
     claim = odp.release(study, vouched="an example").statement().split("## 1.")[0]
     assert ("earlier release of these records" in claim.split("| | |")[0]) == bool(said)
+
+
+def test_the_statement_says_that_the_storage_held_an_older_study(tmp_path: Path) -> None:
+    """A later study changes nothing: the same study gives the same release again."""
+    storage = f"sqlite:///{tmp_path}/studies.db"
+    event = odp.gaussian(noise_multiplier=4.0)
+
+    def made(name: str) -> optuna.Study:
+        sampler = odp.RandTuneSampler(trials=odp.Geometric(mean=2), run=event)
+        study = optuna.create_study(
+            direction="maximize", sampler=sampler, storage=storage, study_name=name
+        )
+        odp.describe(study, earlier_releases=0)
+        study.optimize(lambda trial: trial.suggest_float("x", 0, 1))
+        return study
+
+    first, second = made("first"), made("second")
+    alone, released = (odp.release(study, vouched="a test") for study in (first, second))
+    assert "Older studies" not in alone.statement()
+    statement = released.statement()
+    assert "| Older studies in the storage | found at the release: 1 private study" in statement
+    assert "**The storage held other private studies**" in statement
+    assert odp.verify(released.to_json()).ok
+    assert odp.release(first, vouched="a test").to_json() == alone.to_json()

@@ -30,7 +30,7 @@ cross_entropy = nn.functional.cross_entropy
 
 def train(model: Any, records: Any = (X, Y), run: Any = None, **arguments: Any) -> Any:
     arguments = {"loss": cross_entropy, "learning_rate": 0.1, **arguments}
-    return odp.train(run or started(N, steps=3), model, records, **arguments)
+    return odp.train(run or started(N, steps=3), model, records, **{"score": None, **arguments})
 
 
 def dropped_out() -> nn.Module:

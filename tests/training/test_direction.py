@@ -37,7 +37,7 @@ def test_a_maximized_accuracy_and_a_minimizing_study_without_one_train() -> None
     run = odp.start_run(study_that("maximize").ask())
     odp.train(run, odp.SoftmaxRegression(2, 2), (X, Y), score="accuracy")
     run = odp.start_run(study_that("minimize").ask())
-    assert odp.train(run, odp.SoftmaxRegression(2, 2), (X, Y)).score is None
+    assert odp.train(run, odp.SoftmaxRegression(2, 2), (X, Y), score=None).score is None
 
 
 @pytest.mark.parametrize(

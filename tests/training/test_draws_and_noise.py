@@ -86,7 +86,7 @@ def _softmax_after_training(**plan: Any) -> odp.SoftmaxRegression:
         "schedule": Schedule("constant"),
         "clipping_norm": 2.0,
     }
-    odp.train(started(100, **plan), model, records, **arguments)
+    odp.train(started(100, **plan), model, records, **{"score": None, **arguments})
     return model
 
 
@@ -112,6 +112,7 @@ def test_a_training_takes_all_steps_and_no_more(steps: int) -> None:
         learning_rate=1e-9,
         clipping_norm=1.0,
         schedule=Schedule("constant"),
+        score=None,
     )
     moved = np.linalg.norm(model.weights)
     assert moved == pytest.approx(steps * 1e-9, rel=1e-4)
@@ -139,7 +140,7 @@ def test_no_seed_repeats_the_batches() -> None:
         np.random.seed(0)
         model = odp.SoftmaxRegression(features=3, classes=2)
         run = started(100, noise_multiplier=NO_NOISE, batch_size=50.0, steps=3)
-        odp.train(run, model, records, optimizer="sgd", learning_rate=0.5)
+        odp.train(run, model, records, optimizer="sgd", learning_rate=0.5, score=None)
         return model.weights
 
     assert not np.allclose(trained(), trained(), atol=1e-6)

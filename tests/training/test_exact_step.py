@@ -314,7 +314,7 @@ def test_where_sums_are_rounded_no_training_begins(monkeypatch: pytest.MonkeyPat
     run, model = started(20), odp.SoftmaxRegression(features=2, classes=2)
     records = np.ones((20, 2)), np.arange(20) % 2
     with pytest.raises(PlanError):
-        odp.train(run, model, records, optimizer="sgd", learning_rate=0.1)
+        odp.train(run, model, records, optimizer="sgd", learning_rate=0.1, score=None)
     assert claimed(run, TRAININGS) == []
 
 

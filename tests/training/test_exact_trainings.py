@@ -34,7 +34,9 @@ def sums(model: nn.Module, records: Any, count: int, **arguments: Any) -> Any:
     model = model.double()
     arguments = {"loss": cross_entropy, **RULE, **arguments}
     before = torch_models.values(model)
-    odp.train(started(count, noise_multiplier=NO_NOISE), model, records, **arguments)
+    odp.train(
+        started(count, noise_multiplier=NO_NOISE), model, records, **{"score": None, **arguments}
+    )
     return (before - torch_models.values(model)) * count
 
 
@@ -222,7 +224,9 @@ def test_a_step_of_a_softmax_regression_is_exact() -> None:
     def moved(order: Any, size: int | None) -> Any:
         model = odp.SoftmaxRegression(5, 3)
         run = started(70, noise_multiplier=NO_NOISE)
-        odp.train(run, model, (x[order], y[order]), physical_batch_size=size, **RULE)
+        odp.train(
+            run, model, (x[order], y[order]), physical_batch_size=size, **{"score": None, **RULE}
+        )
         return tuple(model.weights.reshape(-1).tolist())
 
     orders = np.arange(70), rng.permutation(70)
@@ -284,7 +288,7 @@ def test_a_trial_records_what_its_steps_were() -> None:
     odp.train(
         run, nn.Linear(4, 2), (x, y), loss=cross_entropy, learning_rate=0.1, clipping_norm=0.3,
         physical_batch_size=20,
-    )  # fmt: skip
+    score=None)  # fmt: skip
     (training,) = claimed(run, TRAININGS)
     assert {name: training[name] for name in training if name not in ("number", "by")} == {
         "noise_multiplier": 1.5,

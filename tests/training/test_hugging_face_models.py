@@ -151,6 +151,7 @@ def test_a_step_is_the_clipped_sum_of_single_gradients(kind: str, attention: str
         learning_rate=1.0,
         schedule=Schedule("constant"),
         clipping_norm=NORM,
+        score=None,
     )
     found = (before - torch_models.values(model)) * RECORDS
     assert float((found - expected).norm()) < 1e-3 * max(1.0, float(expected.norm()))
@@ -169,7 +170,7 @@ def test_dropout_of_a_language_model_is_trained_with() -> None:
     model = transformers.GPT2LMHeadModel(config).train()
     run = started(RECORDS)
     inputs = odp.made_up_tokens(TOKENS, LENGTH)
-    odp.train(run, model, (tokens(),), record_loss=of_language, inputs=inputs)
+    odp.train(run, model, (tokens(),), record_loss=of_language, inputs=inputs, score=None)
     assert claimed(run, TRAININGS)[0]["finished"]
     assert not model.training
 

@@ -134,7 +134,7 @@ def test_a_model_that_vmap_takes_is_not_warned_of() -> None:
         warnings.simplefilter("error")
         recurrent = Recurrent(nn.LSTM(4, 5, batch_first=True))
         for model, x in ((nn.Linear(4, 3), X), (recurrent, SERIES)):
-            odp.train(started(N), model, (x, Y), loss=cross_entropy, learning_rate=0.1)
+            odp.train(started(N), model, (x, Y), loss=cross_entropy, learning_rate=0.1, score=None)
 
 
 def pointed_at(model: Any, table: Any, pointer: Any) -> Any:
@@ -158,7 +158,7 @@ def test_a_lookup_in_a_records_own_table_finds_no_other_record(pointer: int) -> 
         odp.train(
             started(3, noise_multiplier=NO_NOISE), model, (others, pointers),
             record_loss=pointed_at, optimizer="sgd", learning_rate=0.1,
-        )  # fmt: skip
+        score=None)  # fmt: skip
         weights.append(model.weight.detach().clone())
     assert torch.equal(*weights)
 
@@ -201,7 +201,7 @@ def kept_here(output: Any, target: Any, kept: list[Any] = [1.0]) -> Any:  # noqa
 def test_what_uses_something_of_earlier_records_is_refused(model: Any, loss: Any) -> None:
     run = started(N)
     with refuses("loss"):
-        odp.train(run, model, (X, Y), loss=loss, learning_rate=0.1)
+        odp.train(run, model, (X, Y), loss=loss, learning_rate=0.1, score=None)
     assert claimed(run, TRAININGS) == []
 
 
@@ -213,5 +213,5 @@ def test_a_contrastive_loss_sees_one_record() -> None:
         return output.sum()
 
     with refuses("loss") as caught:
-        odp.train(started(N), nn.Linear(4, 3), (X, Y), loss=loss, learning_rate=0.1)
+        odp.train(started(N), nn.Linear(4, 3), (X, Y), loss=loss, learning_rate=0.1, score=None)
     assert "a contrastive loss needs other records" in caught.value.why

@@ -27,7 +27,7 @@ cross_entropy = nn.functional.cross_entropy
 def train(model: Any, records: Any = (X, Y), **arguments: Any) -> Any:
     if "record_loss" not in arguments:
         arguments.setdefault("loss", cross_entropy)
-    return odp.train(started(N, steps=3), model, records, **arguments)
+    return odp.train(started(N, steps=3), model, records, **{"score": None, **arguments})
 
 
 def refused(
@@ -36,7 +36,7 @@ def refused(
     """The training is refused for this argument, with this piece of code as the remedy."""
     run = started(N)
     with refuses(argument) as caught:
-        odp.train(run, model, records, **{"loss": cross_entropy, **arguments})
+        odp.train(run, model, records, **{"score": None, "loss": cross_entropy, **arguments})
     assert remedy in caught.value.fix
     assert claimed(run, TRAININGS) == []
 

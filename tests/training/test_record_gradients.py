@@ -30,7 +30,9 @@ def one_step(model: nn.Module, records: Any, count: int = RECORDS, **arguments: 
     """The sum of clipped gradients that a step without noise has taken."""
     run = started(count, noise_multiplier=NO_NOISE)
     before = torch_models.values(model)
-    trained = odp.train(run, copy.deepcopy(model), records, **{**PLAIN, **arguments})
+    trained = odp.train(
+        run, copy.deepcopy(model), records, **{"score": None, **PLAIN, **arguments}
+    )
     return (before - torch_models.values(trained.model)) * count
 
 
@@ -111,6 +113,7 @@ def test_weights_decay_and_the_schedule_apply_to_the_step() -> None:
         optimizer=lambda weights, rate: torch.optim.SGD(weights, lr=rate, weight_decay=0.1),
         learning_rate=0.5,
         schedule=Schedule("linear"),
+        score=None,
     )
     first = 1.0 - 0.5 * (1.0 + 0.1)
     assert model.weight.item() == pytest.approx(first - 0.25 * (1.0 + 0.1 * first), abs=1e-4)
@@ -124,7 +127,13 @@ def test_the_last_weights_are_averaged_as_the_schedule_says(share: float, dtype:
     x = torch.ones(4, 1, dtype=dtype)
     run = started(4, noise_multiplier=NO_NOISE, steps=4)
     arguments = {**PLAIN, "clipping_norm": 1.0, "schedule": Schedule("constant", share)}
-    odp.train(run, model, (x, x), loss=lambda output, target: output.sum(), **arguments)
+    odp.train(
+        run,
+        model,
+        (x, x),
+        loss=lambda output, target: output.sum(),
+        **{"score": None, **arguments},
+    )
     # After the steps the weight is -1, -2, -3, -4.
     assert model.weight.item() == pytest.approx({0.0: -4.0, 0.5: -3.5, 1.0: -2.5}[share], abs=1e-3)
 

@@ -33,7 +33,7 @@ def train(run: odp.Run, model: nn.Module | None = None, **arguments: Any) -> nn.
     model = nn.Linear(4, 3) if model is None else model
     arguments.setdefault("loss", cross_entropy)
     records = arguments.pop("records", (X, Y))
-    odp.train(run, model, records, learning_rate=0.1, **arguments)
+    odp.train(run, model, records, learning_rate=0.1, **{"score": None, **arguments})
     return model
 
 
@@ -171,7 +171,7 @@ def step_of(loss: Any, **arguments: Any) -> Any:
     records = arguments.pop("records")
     odp.train(
         run, model, records, loss=loss, learning_rate=1.0, optimizer="sgd", schedule=schedule,
-        clipping_norm=30.0, **arguments,
+        clipping_norm=30.0, **{"score": None, **arguments},
     )  # fmt: skip
     return model.weight.detach().clone()
 

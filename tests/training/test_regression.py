@@ -65,7 +65,7 @@ def test_it_is_trained_with_adam_without_a_word(make: Any) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         trained = odp.train(
-            started(RECORDS, **PLAN), module, some_records, loss=squared, inputs=INPUTS
+            started(RECORDS, **PLAN), module, some_records, loss=squared, inputs=INPUTS, score=None
         )
     assert trained.rehearsal == expected
 
@@ -109,7 +109,7 @@ def test_a_single_logit_is_no_regression_and_needs_a_rate(arguments: dict[str, A
     def train(**more: Any) -> odp.Trained:
         model = nn.Linear(FEATURES, 1)
         run = started(RECORDS, **PLAN)
-        return odp.train(run, model, (x, (y > 0).float()), **arguments, **more)
+        return odp.train(run, model, (x, (y > 0).float()), **{"score": None, **arguments, **more})
 
     x, y = records()
     with refuses("learning_rate"):

@@ -24,7 +24,7 @@ def rehearsal(inputs: Any = INPUTS, **arguments: Any) -> odp.Rehearsal:
     x, y = np.zeros((RECORDS, FEATURES)), np.zeros(RECORDS, dtype=int)
     model = odp.SoftmaxRegression(FEATURES, CLASSES)
     run = started(RECORDS, **PLAN)
-    trained = odp.train(run, model, (x, y), inputs=inputs, **arguments)
+    trained = odp.train(run, model, (x, y), inputs=inputs, **{"score": None, **arguments})
     assert trained.rehearsal is not None
     assert trained.learning_rate == trained.rehearsal.learning_rate
     return trained.rehearsal
@@ -91,5 +91,5 @@ def test_without_a_schema_features_are_taken_to_lie_between_minus_one_and_one() 
 def test_a_rate_that_is_given_is_not_rehearsed() -> None:
     x, y = np.zeros((RECORDS, FEATURES)), np.zeros(RECORDS, dtype=int)
     model = odp.SoftmaxRegression(FEATURES, CLASSES)
-    trained = odp.train(started(RECORDS, **PLAN), model, (x, y), learning_rate=0.125)
+    trained = odp.train(started(RECORDS, **PLAN), model, (x, y), learning_rate=0.125, score=None)
     assert (trained.learning_rate, trained.rehearsal) == (0.125, None)

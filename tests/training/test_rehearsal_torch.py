@@ -116,7 +116,7 @@ def test_small_dense_networks_and_last_layers_are_trained_with_sgd_and_others_wi
 ) -> None:
     records = torch.zeros(RECORDS, 64), torch.zeros(RECORDS, dtype=torch.long)
     run = started(RECORDS, **PLAN)
-    trained = odp.train(run, make(), records, loss=cross_entropy, inputs=INPUTS)
+    trained = odp.train(run, make(), records, loss=cross_entropy, inputs=INPUTS, score=None)
     assert trained.rehearsal == rehearsal(make(), INPUTS, optimizer=optimizer)
 
 
@@ -128,7 +128,12 @@ def test_a_small_dense_network_is_trained_with_adam_where_steps_of_sgd_would_be_
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         trained = odp.train(
-            started(RECORDS, **plan), network(32), records, loss=cross_entropy, inputs=INPUTS
+            started(RECORDS, **plan),
+            network(32),
+            records,
+            loss=cross_entropy,
+            inputs=INPUTS,
+            score=None,
         )
     assert trained.rehearsal == odp.rehearse_module(
         started(RECORDS, **plan), network(32), INPUTS, optimizer="adam"
@@ -171,6 +176,7 @@ def test_training_on_nothing_moves_the_logits_by_what_was_rehearsed(
         inputs=inputs,
         optimizer=optimizer,
         schedule=schedule,
+        score=None,
     )
     with torch.no_grad():
         moved = module(shown) - before
@@ -277,7 +283,7 @@ def train(module: Any, x: Any, **arguments: Any) -> Any:
     run = started(len(x), noise_multiplier=2.0, batch_size=16.0, steps=20)
     y = torch.zeros(len(x), dtype=torch.long)
     try:
-        return odp.train(run, module, (x, y), loss=cross_entropy, **arguments)
+        return odp.train(run, module, (x, y), loss=cross_entropy, **{"score": None, **arguments})
     except InvalidArgumentError:
         assert claimed(run, TRAININGS) == []
         raise

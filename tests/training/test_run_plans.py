@@ -218,3 +218,17 @@ def test_a_large_delta_is_warned_of() -> None:
         odp.plan_budget(
             epsilon=3.0, delta=0.01, records=np.int64(569), batch_size=64, epochs=5, pilots=0
         )
+
+
+def test_a_plan_and_a_statement_point_out_the_same_deltas(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    for delta, is_large in ((1.9e-4, True), (1e-4, False)):
+        caplog.clear()
+        plan = odp.plan_budget(
+            epsilon=3.0, delta=delta, records=1000, batch_size=64, epochs=1, pilots=0
+        )
+        assert ("times the 1,000 records" in caplog.text) == is_large
+        study = study_of(odp.BudgetSampler(plan))
+        study.optimize(honest)
+        assert ("Delta is too large" in odp.release(study).statement()) == is_large

@@ -30,7 +30,7 @@ def train(model: Any = None, records: Any = (X, Y), run: Any = None, **arguments
     if "record_loss" not in arguments:
         arguments.setdefault("loss", cross_entropy)
     model = nn.Linear(4, 3) if model is None else model
-    return odp.train(run or started(N, steps=3), model, records, **arguments)
+    return odp.train(run or started(N, steps=3), model, records, **{"score": None, **arguments})
 
 
 @pytest.mark.parametrize("copied", [copy.deepcopy, lambda run: pickle.loads(pickle.dumps(run))])

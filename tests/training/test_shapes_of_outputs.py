@@ -50,6 +50,7 @@ def one_step(model: Any, x: Any, y: Any, loss: Any = squared) -> Any:
             learning_rate=1.0,
             clipping_norm=100.0,
             schedule=odp.Schedule("constant"),
+            score=None,
         )
     return before - model.layer.weight.detach()
 

@@ -43,7 +43,9 @@ def train(run: odp.Run, module: Any = None, records: Any = (X, Y), **arguments: 
         arguments.setdefault("loss", cross_entropy)
     if module is not None:
         arguments.setdefault("learning_rate", 0.1)
-    return odp.train(run, model() if module is None else module, records, **arguments)
+    return odp.train(
+        run, model() if module is None else module, records, **{"score": None, **arguments}
+    )
 
 
 def test_a_training_claims_its_trial_before_the_first_step_and_finishes_after_the_last() -> None:
@@ -346,7 +348,13 @@ def test_the_default_rate_keeps_the_noise_of_the_logits_whatever_the_schedule() 
     for schedule in (Schedule("constant"), Schedule("linear"), Schedule("cosine")):
         module = odp.SoftmaxRegression(40, 50)
         run = started(20, steps=40, noise_multiplier=2.0, batch_size=4.0)
-        odp.train(run, module, (np.zeros((20, 40)), np.zeros(20, dtype=int)), schedule=schedule)
+        odp.train(
+            run,
+            module,
+            (np.zeros((20, 40)), np.zeros(20, dtype=int)),
+            schedule=schedule,
+            score=None,
+        )
         deviations.append(module.weights.std())
     # Logits of size 1.7, of 40 features between -1 and 1.
     assert deviations == pytest.approx([1.7 * (40 / 3) ** -0.5] * 3, rel=0.15)

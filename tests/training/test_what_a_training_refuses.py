@@ -51,7 +51,7 @@ def refused(
     is_module = isinstance(model, nn.Module)
     before = {k: v.clone() for k, v in model.state_dict().items()} if is_module else {}
     with refuses(argument) as caught:
-        odp.train(run, model, records, **arguments)
+        odp.train(run, model, records, **{"score": None, **arguments})
     assert claimed(run, TRAININGS) == []
     if is_module:
         after = model.state_dict()
@@ -199,7 +199,7 @@ def test_optimizers_that_do_not_step_the_trained_weights_are_refused(optimizer: 
 def test_models_without_weights_to_train_are_refused(model: Any) -> None:
     run = started(N)
     with refuses("model"):
-        odp.train(run, model, (X, Y), loss=cross_entropy)
+        odp.train(run, model, (X, Y), loss=cross_entropy, score=None)
     assert claimed(run, TRAININGS) == []
 
 
@@ -259,7 +259,9 @@ def test_a_rate_is_not_rehearsed_on_the_records(inputs: Any, records: Any) -> No
 def test_a_softmax_regression_is_not_rehearsed_on_the_records() -> None:
     records = (X.numpy(), Y.numpy())
     with pytest.raises(InvalidArgumentError) as refusal:
-        odp.train(started(N), odp.SoftmaxRegression(4, 3), records, inputs=records[0][:3])
+        odp.train(
+            started(N), odp.SoftmaxRegression(4, 3), records, inputs=records[0][:3], score=None
+        )
     assert refusal.value.argument == "inputs"
 
 
@@ -285,7 +287,7 @@ def test_parameters_that_cannot_be_trained_are_refused_with_the_remedy() -> None
     expanded.weight = nn.Parameter(torch.randn(1, 4).expand(3, 4))
     assert "weight.data = weight.data.clone" in refused("model", expanded).fix
     expanded.weight.data = expanded.weight.data.clone()
-    odp.train(started(N), expanded, (X, Y), loss=cross_entropy)
+    odp.train(started(N), expanded, (X, Y), loss=cross_entropy, score=None)
 
 
 @pytest.mark.parametrize("dtype", [">f4", ">f8", "longdouble"])
@@ -298,7 +300,9 @@ def test_arrays_of_another_byte_order_or_precision_are_records(dtype: str, softm
         models, loss = [odp.SoftmaxRegression(4, 3) for _ in range(2)], {}
     rule = {"optimizer": "sgd", "learning_rate": 1.0, "schedule": odp.Schedule("constant")}
     for model, given in zip(models, (records, (X.numpy(), Y.numpy())), strict=True):
-        odp.train(started(N, noise_multiplier=1e-9), model, given, **loss, **rule)
+        odp.train(
+            started(N, noise_multiplier=1e-9), model, given, **{"score": None, **loss}, **rule
+        )
     weights = [m.weights if softmax else m.weight.detach().numpy() for m in models]
     np.testing.assert_allclose(*weights, atol=1e-6)
 
@@ -331,12 +335,21 @@ def test_a_slip_of_the_pen_is_answered_with_what_to_write(
 
 def test_labels_in_the_wrong_place_are_not_printed() -> None:
     with refuses("argument 4") as caught:
-        odp.train(started(N), linear(), X, Y, loss=cross_entropy)
+        odp.train(started(N), linear(), X, Y, loss=cross_entropy, score=None)
     assert repr(caught.value.value) == "<Tensor of shape (8,)>"
 
 
 def test_what_stands_in_for_a_run_is_answered_with_how_to_get_one() -> None:
     run = started(N)
     with pytest.raises(InvalidArgumentError) as refusal:
-        odp.train(run.trial, linear(), (X, Y), loss=cross_entropy)
+        odp.train(run.trial, linear(), (X, Y), loss=cross_entropy, score=None)
     assert refusal.value.argument == "run"
+
+
+def test_a_score_that_is_charged_for_and_that_nothing_names_is_refused_before_it_costs() -> None:
+    run = started(N)
+    with refuses("score"):
+        odp.train(run, linear(), (X, Y), loss=cross_entropy)
+    assert odp.train(run, linear(), (X, Y), loss=cross_entropy, score=None).score is None
+    unscored = started(N, score=None)
+    assert odp.train(unscored, linear(), (X, Y), loss=cross_entropy).score is None

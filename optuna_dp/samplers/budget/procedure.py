@@ -171,6 +171,7 @@ class Budget(Procedure):
         fewer = sum(judgement.fewer_steps for judgement in judgements)
         # Of a score that was made elsewhere nobody knows on which records.
         sizes = {j.scored_records for j in judgements if j.score is not None}
+        measures = {j.measure for j in judgements if j.score is not None}
         script = of_all_runs([judgement.script for judgement in judgements])
         own_words = sorted({text for judgement in judgements for text in judgement.vouched})
         return {
@@ -185,6 +186,9 @@ class Budget(Procedure):
             **({"script": script} if script else {}),
             **({"step": judgements[-1].step} if judgements and judgements[-1].step else {}),
             **({"scored_records": sizes.pop()} if len(sizes - {None}) == len(sizes) == 1 else {}),
+            **(
+                {"measure": measures.pop()} if len(measures - {None}) == len(measures) == 1 else {}
+            ),
             **({"vouched": vouched} if is_vouched else {}),
             **({"vouched_in_runs": own_words} if own_words else {}),
         }

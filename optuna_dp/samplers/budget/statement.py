@@ -22,6 +22,7 @@ from optuna_dp.evidence.assumptions import (
 )
 from optuna_dp.evidence.facts import Fact, Part, Status, enforced, weakest
 from optuna_dp.evidence.layout import escaped
+from optuna_dp.evidence.measures import impossible_measure, measure_in_words
 from optuna_dp.evidence.record_counts import RecordCounts
 from optuna_dp.evidence.run_assumptions import is_enforced, is_trained_here, what_runs_are
 from optuna_dp.evidence.run_kinds import RunKind
@@ -252,6 +253,7 @@ took, when they ended, logs, or attributes and reported values outside the state
         return (
             _impossible_scores(settings.plan, content)
             or impossible_step(spending)
+            or impossible_measure(spending)
             or preparation.contradiction(spending)
         )
 
@@ -262,6 +264,8 @@ took, when they ended, logs, or attributes and reported values outside the state
         records = self.record_counts(design, spending).row
         facts = enforced({"Planned for": records} if records else {}, Part.DATA)
         facts += enforced(_taken_from(attributes["pilots"], content["params"]))
+        if content["params"] == {} and not content["distributions"]:
+            facts += enforced({"Parameters": "none: no hyperparameter was searched"})
         rows = {
             "Runs that are charged for": _charged(settings.pilots + settings.paid, runs),
             "What runs may spend": f"checked: {_part(spending['asked'], runs)} with an output "
@@ -282,7 +286,10 @@ took, when they ended, logs, or attributes and reported values outside the state
         facts += step_facts(spending) + script_facts(spending)
         if plan.score is not None and spending["score"]:
             run_count = sum(spending["score"].values())
-            facts.append(_by_word("Score", spending["score"], SCORES, run_count, "with a score"))
+            measure = measure_in_words(content)
+            facts.append(
+                _by_word("Score", spending["score"], SCORES, run_count, "with a score", measure)
+            )
         facts += vouched_facts(spending)
         remarks = {"Last run": "last run", "Not covered": "not covered"}
         said = {name: attributes[key] for name, key in remarks.items() if attributes.get(key)}

@@ -153,6 +153,8 @@ class PrivateSelection(DrawnRuns):
         if judgement is not None:
             size = judgement.scored_records if is_counted else None
             spending |= {} if size is None else {"scored_records": size}
+            has_measure = spending.get("score") == ENFORCED and judgement.measure is not None
+            spending |= {"measure": judgement.measure} if has_measure else {}
             is_enforced = spending.get("training") == ENFORCED and judgement.step is not None
             spending |= {"step": judgement.step} if is_enforced else {}
             if spending.get("preparation") not in (None, AS_GIVEN):

@@ -23,6 +23,7 @@ from optuna_dp.evidence.assumptions import (
 )
 from optuna_dp.evidence.facts import Fact, Part, Status, enforced
 from optuna_dp.evidence.layout import escaped
+from optuna_dp.evidence.measures import impossible_measure, measure_in_words
 from optuna_dp.evidence.record_counts import RecordCounts
 from optuna_dp.evidence.run_assumptions import is_enforced, is_trained_here, what_runs_are
 from optuna_dp.evidence.run_kinds import RunKind
@@ -141,7 +142,7 @@ class SelectionDescription(Description):
     def contradiction(self, design: Design, content: JsonObject) -> str:
         """See :class:`Description`; a score that no run of the plan can have."""
         spending = content.get("spending", {})
-        reason = impossible_step(spending)
+        reason = impossible_step(spending) or impossible_measure(spending)
         if content["params"] is not None:  # Of no result there are no notes either.
             reason = reason or preparation.contradiction(spending)
         settings = SelectionSettings.of(design)
@@ -204,7 +205,7 @@ class SelectionDescription(Description):
             facts.append(Fact("Training", text, Status(training), Part.RUNS))
             facts += step_facts(spending) + script_facts(spending)
         if score is not None:
-            text = f"{SCORES[score]}, in every run with a score"
+            text = f"{SCORES[score]}, in every run with a score{measure_in_words(content)}"
             facts.append(Fact("Score", text, Status(score), Part.RUNS))
         return facts + vouched_facts(spending)
 
