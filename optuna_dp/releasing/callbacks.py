@@ -117,7 +117,8 @@ class PrivacyCallback:
     ) -> None:
         self._delta = None if delta is None else open_unit("delta", delta)
         self._stated = _stated(run, neighboring_relation, output_attributes)
-        self._epsilons: dict[str, float] = {}  # By the design's fingerprint.
+        # By the design's fingerprint, and of a person by the number of records, too.
+        self._epsilons: dict[str, float] = {}
         self._said: set[tuple[str, str]] = set()  # By the plan's nonce: what was said of a study.
         # By the plan's nonce: how many runs, from the first on, were checked after they had ended.
         self._checked: dict[str, int] = {}
@@ -231,9 +232,16 @@ class PrivacyCallback:
                 "description": {} if description is None else description.to_json(),
             }
         )
-        epsilon = person_epsilon(procedure.guarantee(), self._delta_for(procedure), most)
-        if epsilon is None or most == 1:
+        if most in (None, 1):
             return ""
+        key = f"{procedure.design.fingerprint}, {most} records"
+        if key not in self._epsilons:
+            delta = self._delta_for(procedure)
+            epsilon = person_epsilon(procedure.guarantee(), delta, most)
+            if epsilon is None:
+                return ""
+            self._epsilons[key] = epsilon
+        epsilon = self._epsilons[key]
         return f" For one {unit} with up to {most} records: {in_words(epsilon)}."
 
     def _track(

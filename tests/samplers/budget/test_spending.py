@@ -948,7 +948,7 @@ def test_who_has_several_records_reads_it_at_the_top() -> None:
         r"epsilon = \S+ and delta = 1e-05 for each patient\*\* with up to 3 records, and with"
     )
     assert re.search(
-        rf"differentially private with {for_each} epsilon = \S+ for one with a single record",
+        rf"differentially private with {for_each} epsilon = \S+ for a patient with one record",
         words,
     )
     assert "times the number of records that is 0.01" in statement
