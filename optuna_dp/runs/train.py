@@ -321,7 +321,8 @@ def train(
         clipping_norm: The largest L2 norm of one record's gradient; positive.
         physical_batch_size: How many records' gradients are computed at a time at most, rounded up
             to a multiple of 8; bounds memory and changes nothing else. By default 64 to 512, as
-            long as their gradients fit 256 MB.
+            long as their gradients fit 256 MB, or a quarter of what is free on a GPU; and fewer
+            if memory is short when made-up records are computed, before the first step.
         device: Where to train. By default on a GPU if there is one, and else where the model is.
         show_progress: Whether a bar of the steps, with the time left, is shown on the standard
             error. By default only in a terminal. It shows no loss: that would be exact.

@@ -16,8 +16,9 @@ nothing can be found, and the sum is exact for the gradients that were computed.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -47,6 +48,7 @@ from optuna_dp.training.record_functions import (
     translated,
 )
 from optuna_dp.training.records import Records
+from optuna_dp.training.tables import RowsOfTable, Tables, at_once_by_rows, tables_of
 
 Rows = list[torch.Tensor]
 Places = npt.NDArray[np.int64]
@@ -61,6 +63,22 @@ _COLUMNS = 1 << 14
 _TEST_NOISE = 0.05
 # Of the draws in tests: no script sets this one.
 _TEST_SEED = 739_102_648_517
+
+
+@dataclass(frozen=True)
+class Computed:
+    """Results of some records.
+
+    Attributes:
+        rows: One row for each record, a matrix for each parameter.
+        places: The indices of the rows that are the records'. The others are copies.
+        looked_up: Of tables whose gradients are computed by rows: which rows, by the number of
+            the parameter; see :meth:`ExactStep.add`.
+    """
+
+    rows: Rows
+    places: Places
+    looked_up: Mapping[int, torch.Tensor]
 
 
 class EachRecord:
@@ -83,7 +101,8 @@ class EachRecord:
 
     def __init__(self, model: OwnModel, scope: Scope, *, gradients: bool, chunk_size: int) -> None:
         self._model, self._scope, self._gradients = model, scope, gradients
-        self._compute: OfRecords = at_once(scope, gradients=gradients)
+        self._tables: Tables = {}
+        self._compute = self._at_once()
         self._draws = Draws(model.device, seed=_TEST_SEED)
         self._made_up: Parts = ()
         self._whole = 0  # In made-up records.
@@ -97,25 +116,24 @@ class EachRecord:
         """Yields records in the chunks in which they are to be computed."""
         return chunks_of(indices, self.chunk_size, self.period)
 
-    def of(self, parts: Parts, places: Places) -> tuple[Rows, Places]:
-        """Returns the results of some records, one in each row, with a matrix for each parameter.
+    def of(self, parts: Parts, places: Places) -> Computed:
+        """Returns the results of some records.
 
         Args:
             parts: The parts of the records, on the model's device.
             places: Their places; see :class:`Chunk`.
-
-        Returns:
-            Rows, and the indices of those that are the records'. The others are copies.
         """
         if self.seconds is not None:
             places = np.arange(len(places))
-        return self._results(self._compute, parts, places), places
+        return self._results(self._compute, parts, places)
 
-    def set_up(self, records: Records) -> None:
+    def set_up(self, records: Records, at_a_time: Callable[[int], int] | None = None) -> None:
         """Decides how records are computed, by made-up ones.
 
         Args:
             records: The records; only the shapes and types of the first few are used.
+            at_a_time: From how many numbers a record's gradient has to how many records are
+                computed at a time; asked if it has fewer than there are weights.
 
         Raises:
             InvalidArgumentError: If the function cannot be computed, or cannot be private.
@@ -133,6 +151,11 @@ class EachRecord:
             self._go_one_by_one("the records have different shapes")
         elif (reason := self._refusal_of_vmap()) is not None:
             self._go_one_by_one(reason)
+        elif self._gradients:
+            self._find_tables()
+            if self._tables and at_a_time is not None:
+                rows = self._with_same_draws(self._made(1, 0))
+                self.chunk_size = at_a_time(sum(part.shape[1] for part in rows))
         self._refuse_what_is_changed()
         if names != set(dict(self._scope.model.named_parameters())):
             raise InvalidArgumentError(
@@ -171,7 +194,7 @@ class EachRecord:
             self._compute(self._model.copied_weights(), buffers, *self._few(1, 0))
 
     @without_cached_casts()
-    def _results(self, compute: OfRecords, parts: Parts, places: Places | None = None) -> Rows:
+    def _results(self, compute: OfRecords, parts: Parts, places: Places | None = None) -> Computed:
         count, model = len(leaves(parts)[0]), self._model
         places = np.arange(count) if places is None else places
         results: Results
@@ -189,9 +212,14 @@ class EachRecord:
                 else torch.stack(each)
             )
         if not self._gradients:
-            return [results.detach().reshape(-1, 1)]
-        rows = [results[name].detach() for name in model.names]
-        return [part.reshape(len(part), -1) for part in rows]
+            return Computed([results.detach().reshape(-1, 1)], places, {})
+        rows, looked_up = [], {}
+        for number, name in enumerate(model.names):
+            part = results[name]
+            if isinstance(part, RowsOfTable):
+                looked_up[number], part = part
+            rows.append(part.detach().reshape(len(part), -1))
+        return Computed(rows, places, looked_up)
 
     def _weights(self) -> dict[str, torch.Tensor]:
         """Returns the weights to compute with: copies of the model's; near them in tests."""
@@ -238,8 +266,30 @@ class EachRecord:
             return str(error).split(". ")[0].split("\n")[0][:_LONGEST_REASON]
         return None
 
+    def _at_once(self, draws: str = "different") -> OfRecords:
+        """Returns what computes many records at once, of tables by rows."""
+        if self._tables:
+            return at_once_by_rows(self._scope, self._tables, draws=draws)
+        return at_once(self._scope, gradients=self._gradients, draws=draws)
+
+    def _find_tables(self) -> None:
+        """Finds tables whose gradients are computed by rows."""
+        model, record = self._model, _record(self._made(1, 0), 0)
+        try:
+            with self._same_draws():
+                self._tables = tables_of(
+                    self._scope, model.copied_weights(), model.copied_buffers(), record
+                )
+        except Exception:  # vmap can take it, and a record by itself cannot be computed.
+            return
+        self._compute = self._at_once()
+        if self._tables and self._refusal_of_vmap() is not None:
+            self._tables = {}
+            self._compute = self._at_once()
+
     def _go_one_by_one(self, reason: str) -> None:
         self.reason = reason
+        self._tables = {}
         self._compute = of_one(self._scope, gradients=self._gradients)
         self.seconds, self.block = 0.0, 1
         try:
@@ -347,10 +397,10 @@ class EachRecord:
         """Returns results in which all records have the same draws, whatever their places."""
         compute = self._compute
         if self.seconds is None:
-            compute = at_once(self._scope, gradients=self._gradients, draws="same")
+            compute = self._at_once("same")
         with self._same_draws():
             count = len(leaves(parts)[0])
-            return [rows[:count] for rows in self._results(compute, parts)]
+            return [rows[:count] for rows in self._results(compute, parts).rows]
 
 
 def made_up_records(parts: Parts, count: int, seed: int, whole: int = 0) -> Parts:

@@ -18,7 +18,10 @@ chunk of records so that this holds, and tests it before a training
 
 1. *Norm.* Squares are added in single precision in runs of 256 numbers, and the runs in double
    precision. The computed norm is at least the true norm times ``1 - mu``, with
-   ``mu = gamma(258) / 2``. This holds for every order of the additions.
+   ``mu = gamma(258) / 2``. This holds for every order of the additions. Of a table, such as an
+   embedding, only the rows that the record looks up are there, in an order that depends on the
+   record alone (``optuna_dp/training/tables.py``). The numbers left out are zeros, which change
+   neither the norm nor any sum.
 2. *Clipping.* A gradient is multiplied by ``min(t / norm, t / C)``, with
    ``t = K (1 - mu - 8 u) - sqrt(P) / 2 - 0.001``. Its norm is then at most
    ``t (1 + u)**2 / (1 - mu)``, which is at most ``K - sqrt(P) / 2``.
@@ -51,14 +54,18 @@ from __future__ import annotations
 
 import math
 import ssl
+from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
-from types import ModuleType
-from typing import Any
+from types import MappingProxyType, ModuleType
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
 from optuna_dp.training.record_arrays import Array, SameArray
+
+if TYPE_CHECKING:
+    import torch
 
 # The generator of the noise, as trials and statements name it.
 NOISE_GENERATOR = "OpenSSL"
@@ -114,6 +121,26 @@ class ExactStep:
                 they are not changed. Half precision is converted to single.
             rows: Indices of the rows that count; None for all.
         """
+        totals = [_zeros(part, part.shape[1]) for part in gradients]
+        self.add(totals, gradients, rows)
+        return totals
+
+    def add(
+        self,
+        totals: list[SameArray],
+        gradients: list[SameArray],
+        rows: npt.NDArray[np.int64] | None = None,
+        looked_up: Mapping[int, torch.Tensor] = MappingProxyType({}),
+    ) -> None:
+        """Adds clipped gradients to sums; see :meth:`sum_of`.
+
+        Args:
+            totals: The sums, shape (numbers,) each; changed in place.
+            gradients: As for :meth:`sum_of`. Of a table, shape (records, looked-up rows * width).
+            rows: Indices of the rows that count; None for all.
+            looked_up: Which rows of a table are there, shape (records, looked-up rows), by the
+                number of the parameter. A row may be there several times: all but one are zeros.
+        """
         library = _library_of(gradients[0])
         gradients = [_at_least_single(part) for part in gradients]
         with _without_autocast(gradients[0]), np.errstate(all="ignore"):
@@ -129,7 +156,11 @@ class ExactStep:
                 # Zero times infinity is no number.
                 kept = is_usable[:, None]
                 gradients = [library.where(kept, part, 0.0) for part in gradients]
-            return [self.sum_of_rows(part, factors) for part in gradients]
+            for number, (total, part) in enumerate(zip(totals, gradients, strict=True)):
+                if number in looked_up:
+                    self._add_to_table(total, part, factors, looked_up[number])
+                else:
+                    total += self.sum_of_rows(part, factors)
 
     def sum_of_rows(self, part: SameArray, factors: SameArray) -> SameArray:
         """Returns the sum of the rows of a part, multiplied and rounded, in double precision.
@@ -154,6 +185,23 @@ class ExactStep:
                 library.round(scaled, out=scaled)
                 total[left : left + columns] += scaled.sum(0)
         return total
+
+    def _add_to_table(
+        self,
+        total: Array,
+        part: Array,
+        factors: Array,
+        looked_up: torch.Tensor,
+    ) -> None:
+        """Adds rows of a table, multiplied and rounded, at their places: exact in every order."""
+        count, lookups = looked_up.shape
+        table = total.reshape(-1, part.shape[1] // lookups)
+        factors = factors.to(part.dtype)[:, None]
+        for first in range(0, count, self.rows):
+            rows = slice(first, first + self.rows)
+            scaled = (part[rows] * factors[rows]).round_().to(total.dtype)
+            indices = looked_up[rows].reshape(-1)
+            table.index_add_(0, indices, scaled.reshape(len(indices), -1))
 
     def is_exact(self, like: Array) -> bool:
         """Returns whether sums are exact where an array is: a known answer, computed there.

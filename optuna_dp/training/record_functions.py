@@ -203,14 +203,23 @@ def at_once(scope: Scope, *, gradients: bool, draws: str = "different") -> OfRec
         )[0]
         return number
 
-    function = torch.func.grad(of_record) if gradients else number_of_record
+    return vmapped(torch.func.grad(of_record) if gradients else number_of_record, draws)
+
+
+def vmapped(of_record: OfRecords, draws: str) -> OfRecords:
+    """Returns a function of weights, buffers and one record as one of many records.
+
+    Args:
+        of_record: The function.
+        draws: Whether the records' draws are "different" or the "same".
+    """
 
     def of_records(weights: Tensors, buffers: Tensors, *records: Part) -> Results:
         axes = (None, None, *(0 for _ in records))
         with _without_fast_path(), warnings.catch_warnings():
             # PyTorch's own advice for its developers, where it takes records one after another.
             warnings.filterwarnings("ignore", "There is a performance drop")
-            return torch.func.vmap(function, in_dims=axes, randomness=draws)(
+            return torch.func.vmap(of_record, in_dims=axes, randomness=draws)(
                 weights, buffers, *records
             )
 

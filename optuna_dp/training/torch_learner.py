@@ -15,7 +15,7 @@ from torch.nn.utils.parametrize import ParametrizationList
 from optuna_dp.core.arrays import FloatArray
 from optuna_dp.training.chunks import BLOCK, Chunk, in_chunks, usual_parts
 from optuna_dp.training.company import TOGETHER, Company
-from optuna_dp.training.each_record import EachRecord, Places, Rows
+from optuna_dp.training.each_record import Computed, EachRecord
 from optuna_dp.training.exact_step import ExactStep
 from optuna_dp.training.generators import Draws, seed_kept_generators
 from optuna_dp.training.learner import Learner
@@ -25,9 +25,14 @@ from optuna_dp.training.record_arrays import Part, is_array
 from optuna_dp.training.record_functions import PairLoss, RecordFunction, Scope, takes_apart
 from optuna_dp.training.records import Records
 
-# Of the gradients of the records that are computed at a time: what is quick, and what fits.
+# Of the gradients of the records that are computed at a time on a processor: what is quick, and
+# what fits. On a GPU: the share of the memory that is free.
 _QUICK_BYTES, _GRADIENT_BYTES = 32 * 2**20, 256 * 2**20
+_SHARE_OF_GPU = 0.25
 _FEW_RECORDS, _MANY_RECORDS = 64, 512
+# What a step holds beside the gradients of the records, for each weight: the sum, the noise, and
+# the moments of Adam.
+_BYTES_OF_STEP = 8 + 8 + 8
 # Parts of a model whose inputs are plain features: of order one, as the documentation advises.
 _DENSE = (nn.Linear, nn.Dropout, nn.Flatten, nn.Identity)
 # Weight norm and spectral norm are parametrizations.
@@ -44,7 +49,7 @@ class TorchLearner(OwnModel, Learner):
         score: The score of one record; None if none is computed.
         score_argument: The argument that the score was given as.
         chunk_size: How many records' gradients are computed at a time, rounded up to a multiple
-            of 8; None for a default.
+            of 8; None for as many as are quick and as the memory allows.
         device: Where to train; None for a GPU if there is one, and else where the model is.
         batch_size: How many records a step is expected to have: hardly more are computed at a
             time.
@@ -74,23 +79,37 @@ class TorchLearner(OwnModel, Learner):
         if device is None and torch.cuda.is_available():
             device = "cuda"
         super().__init__(model, device, shared, has_logits=has_logits)
-        wanted = chunk_size or _records_at_a_time(self.weights)
+        self._is_chunk_given = chunk_size is not None
         largest_batch = batch_size + 3.0 * math.sqrt(batch_size)
-        most = wanted if wanted < largest_batch else math.ceil(largest_batch)
-        self.chunk_size = -(-most // BLOCK) * BLOCK
+        self._most = math.inf if chunk_size is None else chunk_size
+        self._most = min(self._most, largest_batch)
         self.like = self._trained[0].detach()
         self._draws = Draws(self.device)
         self._moves_buffers, self._has_one_logit = False, has_one_logit
         self._scope, self._pair_loss = Scope(self._module, loss, loss_argument), pair_loss
-        self._losses = EachRecord(self, self._scope, gradients=True, chunk_size=self.chunk_size)
-        self._scores = None
+        self._score_scope = None
         if score is not None:
-            self._scores = EachRecord(
-                self,
-                Scope(self._module, score, score_argument),
-                gradients=False,
-                chunk_size=self.chunk_size,
-            )
+            self._score_scope = Scope(self._module, score, score_argument)
+        self._prepare()
+
+    def _prepare(self) -> None:
+        count = self._at_a_time(self.weights)
+        self._losses = EachRecord(self, self._scope, gradients=True, chunk_size=count)
+        self._scores = None
+        if self._score_scope is not None:
+            self._scores = EachRecord(self, self._score_scope, gradients=False, chunk_size=count)
+
+    def _at_a_time(self, numbers: int) -> int:
+        """Sets and returns how many records are computed at a time, a multiple of 8.
+
+        Args:
+            numbers: How many numbers the gradient of a record has.
+        """
+        most = self._most
+        if not self._is_chunk_given:
+            most = min(most, _records_at_a_time(numbers, self.device))
+        self.chunk_size = math.ceil(most / BLOCK) * BLOCK
+        return self.chunk_size
 
     @property
     def seconds_of_a_record(self) -> float | None:
@@ -105,10 +124,27 @@ class TorchLearner(OwnModel, Learner):
         return self._losses.is_reproducible
 
     def try_out(self, records: Records, score_records: Records | None) -> None:
-        self._losses.set_up(records)
+        while True:
+            try:
+                self._try_out(records, score_records)
+                return
+            except (RuntimeError, MemoryError) as error:
+                is_small = self._is_chunk_given or self.chunk_size == BLOCK
+                if is_small or not is_out_of_memory(error):
+                    raise
+            self._most = self.chunk_size / 2
+            self._prepare()
+
+    def _try_out(self, records: Records, score_records: Records | None) -> None:
+        # A training by so many at a time has this, too.
+        held_bytes = 0 if self._is_chunk_given else _BYTES_OF_STEP * self.weights
+        held = torch.empty(held_bytes, dtype=torch.uint8, device=self.device)
+        self._losses.set_up(records, self._at_a_time)
         if self._scores is not None and score_records is not None:
+            self._scores.chunk_size = self.chunk_size
             with self.evaluating():
                 self._scores.set_up(score_records)
+        del held
         buffers = self.copied_buffers()
         with self._draws.for_step():  # Trainings of other threads draw from the same generators.
             self._losses.moves(buffers)
@@ -154,7 +190,7 @@ class TorchLearner(OwnModel, Learner):
     def clipped_sum(
         self, records: Records, batch: npt.NDArray[np.int64], step: ExactStep
     ) -> list[torch.Tensor]:
-        def of_chunk(chunk: Chunk) -> tuple[Rows, Places]:
+        def of_chunk(chunk: Chunk) -> Computed:
             return self._results(self._losses, records, chunk)
 
         totals = [
@@ -166,13 +202,10 @@ class TorchLearner(OwnModel, Learner):
                 self._losses.moves(self.buffers)
             for _, gradients in in_chunks(of_chunk, self._losses.chunks(batch)):
                 if gradients is not None:
-                    for total, part in zip(totals, step.sum_of(*gradients), strict=True):
-                        total += part
+                    step.add(totals, gradients.rows, gradients.places, gradients.looked_up)
         return totals
 
-    def _results(
-        self, each_record: EachRecord, records: Records, chunk: Chunk
-    ) -> tuple[Rows, Places]:
+    def _results(self, each_record: EachRecord, records: Records, chunk: Chunk) -> Computed:
         self._draws.before_reading()
         parts = self.on_device(records.take(chunk.indices))
         self._draws.before_computing()
@@ -183,8 +216,9 @@ class TorchLearner(OwnModel, Learner):
         assert each_score is not None
 
         def of_chunk(chunk: Chunk) -> FloatArray:
-            (numbers,), places = self._results(each_score, records, chunk)
-            clipped = numbers[places, 0].double().nan_to_num(nan=0.0).clamp(0.0, 1.0)
+            computed = self._results(each_score, records, chunk)
+            numbers = computed.rows[0][computed.places, 0]
+            clipped = numbers.double().nan_to_num(nan=0.0).clamp(0.0, 1.0)
             return np.asarray(clipped.cpu().numpy(), dtype=np.float64)
 
         scores = np.zeros(len(records))
@@ -227,10 +261,26 @@ def _example(features: Part) -> str | None:
     return f"odp.made_up_images({sizes})" if features.ndim == 4 else f"torch.rand(64, {sizes})"
 
 
-def _records_at_a_time(weights: int) -> int:
-    """Returns how many gradients of so many weights are computed at a time by default."""
-    quick = min(max(_QUICK_BYTES // (4 * weights), _FEW_RECORDS), _MANY_RECORDS)
-    return max(1, min(quick, _GRADIENT_BYTES // (4 * weights)))
+def _records_at_a_time(numbers: int, device: torch.device) -> int:
+    """Returns how many gradients of so many numbers are computed at a time by default."""
+    bytes_each = 4 * numbers
+    if device.type == "cuda":
+        return max(1, min(_MANY_RECORDS, int(_SHARE_OF_GPU * _free_bytes(device)) // bytes_each))
+    quick = min(max(_QUICK_BYTES // bytes_each, _FEW_RECORDS), _MANY_RECORDS)
+    return max(1, min(quick, _GRADIENT_BYTES // bytes_each))
+
+
+def _free_bytes(device: torch.device) -> int:
+    """Returns what is free on a GPU, and what this process has freed there and keeps."""
+    free, _ = torch.cuda.mem_get_info(device)
+    kept = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
+    return int(free + kept)
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """Returns whether an error says that memory is short, on a GPU or on the processor."""
+    is_named_so = isinstance(error, MemoryError | torch.OutOfMemoryError)
+    return is_named_so or "can't allocate memory" in str(error)
 
 
 def is_made_of(model: nn.Module, kinds: tuple[type[nn.Module], ...]) -> bool:
