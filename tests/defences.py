@@ -245,7 +245,7 @@ TABLE: dict[str, list[tuple[Any, ...]]] = {
         ("records to score share no memory with trained ones",
          "optuna_dp.runs.scored_records._has_some_of", returns(False)),
         ("records to score are no copies of trained ones",
-         "optuna_dp.runs.scored_records._are_copied", returns(False)),
+         "optuna_dp.runs.scored_records._share_of_copies", returns(0.0)),
         ("numbers of rows are no identifiers",
          "optuna_dp.mechanisms.partitions.partition", around(takes_any_identifiers)),
         ("a record's part does not depend on the others",
