@@ -1,16 +1,23 @@
-"""What a step of odp.train costs beside a step by the hooks of Opacus, in time and in memory.
+"""What a step of odp.train costs beside a step by Opacus, in time and in memory.
 
     python examples/benchmarks/train_step.py
+    python examples/benchmarks/train_step.py --ranks
     python examples/benchmarks/train_step.py --memory
 
 One thread. The time of a step is that of the processor, from two trainings of different length:
-their difference has no set-up in it. Each measurement is a process of its own; both ways are
-measured in turn, and the median is printed. Both use Poisson sampling, expected batches of 256 (64
-for the model of 2.4 million weights), the same model, and SGD. Noise of odp.train is from OpenSSL,
-that of Opacus from PyTorch's generator.
+their difference has no set-up in it. Each measurement is a process of its own; all ways are
+measured in turn, ``--rounds`` times, and the median is printed. All use Poisson sampling, expected
+batches of 256 (64 for the model of 2.4 million weights), the same model, and SGD. Noise of
+odp.train is from OpenSSL, that of Opacus from PyTorch's generator. Opacus computes gradients of
+single records in two ways, by hooks and by functorch; or their norms only, and the sum by a second
+pass back (ghost clipping).
 
-Memory is what a process holds at most beyond what it holds before its training, for expected
-batches of 512 and a model with 400,000 weights.
+``--ranks`` measures the processor's time of rank 0, which draws the noise as well, with a training
+by one process and by two of torchrun, one thread each.
+
+``--memory`` measures what a process holds at most beyond what it held before, for language models
+of 10 and 60 million weights, and what docs/how-to/fine-tuning.md calculates. A small model was
+trained in the process before, which hides some 70 MB.
 """
 
 from __future__ import annotations
@@ -22,7 +29,9 @@ import subprocess
 import sys
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
 
 import numpy as np
 import optuna
@@ -31,9 +40,9 @@ from torch import nn
 
 import optuna_dp as odp
 
-BATCHES = 16  # in an epoch
-REPETITIONS = 3
-SHORT, LONG = 1, 3  # epochs
+BATCHES = 6  # in an epoch
+WORDS = 20_000
+SHORT, LONG, LONG_OF_SLOW = 1, 7, 2  # epochs
 
 
 class Transformer(nn.Module):
@@ -49,6 +58,84 @@ class Transformer(nn.Module):
     def forward(self, tokens: torch.Tensor) -> torch.Tensor:
         logits: torch.Tensor = self.head(self.encoder(self.embedding(tokens)).mean(dim=1))
         return logits
+
+
+class WithLora(nn.Module):
+    """A frozen linear layer and a trained matrix of rank 4 beside it."""
+
+    def __init__(self, inputs: int, outputs: int) -> None:
+        super().__init__()
+        self.frozen = nn.Linear(inputs, outputs).requires_grad_(False)
+        self.down = nn.Linear(inputs, 4, bias=False)
+        self.up = nn.Linear(4, outputs, bias=False)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        result: torch.Tensor = self.frozen(x) + self.up(self.down(x))
+        return result
+
+
+class Block(nn.Module):
+    """A layer of a language model, with its attention trained by LoRA, or all of it."""
+
+    def __init__(self, width: int, heads: int, kind: str) -> None:
+        super().__init__()
+        linear = WithLora if kind == "LoRA" else nn.Linear
+        self.heads = heads
+        self.first, self.second = nn.LayerNorm(width), nn.LayerNorm(width)
+        self.attention, self.joined = linear(width, 3 * width), nn.Linear(width, width)
+        self.dense = nn.Sequential(
+            nn.Linear(width, 4 * width), nn.GELU(), nn.Linear(4 * width, width)
+        )
+        for part in (self.first, self.second, self.joined, self.dense):
+            part.requires_grad_(kind == "full")
+        if kind == "last layer":
+            self.attention.requires_grad_(False)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        count, length, width = x.shape
+        parts = self.attention(self.first(x)).reshape(count, length, 3, self.heads, -1)
+        queries, keys, values = parts.permute(2, 0, 3, 1, 4)
+        mixed = nn.functional.scaled_dot_product_attention(queries, keys, values, is_causal=True)
+        x = x + self.joined(mixed.transpose(1, 2).reshape(count, length, width))
+        result: torch.Tensor = x + self.dense(self.second(x))
+        return result
+
+
+class LanguageModel(nn.Module):
+    """Predicts the token after a text.
+
+    Args:
+        kind: What is trained: "full", "last layer" or "LoRA".
+        vocabulary: How many tokens there are.
+        width: Of a token.
+        depth: How many layers there are.
+    """
+
+    def __init__(self, kind: str, vocabulary: int = 256, width: int = 64, depth: int = 2) -> None:
+        super().__init__()
+        self.embedding = nn.Embedding(vocabulary, width).requires_grad_(kind == "full")
+        self.blocks = nn.Sequential(*(Block(width, width // 16, kind) for _ in range(depth)))
+        self.head = nn.Linear(width, vocabulary).requires_grad_(kind != "LoRA")
+
+    def forward(self, tokens: torch.Tensor) -> torch.Tensor:
+        logits: torch.Tensor = self.head(self.blocks(self.embedding(tokens))[:, -1])
+        return logits
+
+
+class Bag(nn.Module):
+    """The mean of the embeddings of 30 words out of 20,000, and a class."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.embedding, self.head = nn.Embedding(WORDS, 16), nn.Linear(16, 10)
+
+    def forward(self, tokens: torch.Tensor) -> torch.Tensor:
+        logits: torch.Tensor = self.head(self.embedding(tokens).mean(dim=1))
+        return logits
+
+
+def lora() -> nn.Module:
+    return LanguageModel("LoRA")
 
 
 class OpacusTransformer(Transformer):
@@ -85,56 +172,92 @@ def large_mlp() -> nn.Module:
     )
 
 
-def wide_mlp() -> nn.Module:
-    return nn.Sequential(nn.Linear(64, 5400), nn.ReLU(), nn.Linear(5400, 10))
-
-
 Made = Callable[[], nn.Module]
+# From a model and a number of epochs to seconds and a number of steps.
+Way = Callable[[str, int], Sequence[float]]
 # The model, the same for Opacus, the shape of an input, and the expected batch.
 MODELS: dict[str, tuple[Made, Made, tuple[int, ...], int]] = {
     "MLP 64-256-10": (mlp, mlp, (64,), 256),
     "CNN with GroupNorm, 8 x 8": (cnn, cnn, (1, 8, 8), 256),
     "transformer, 2 layers, 64 tokens": (Transformer, OpacusTransformer, (64,), 256),
+    "LoRA on a language model, 64 tokens": (lora, lora, (64,), 256),
+    "bag of embeddings, 20,000 words": (Bag, Bag, (30,), 256),
     "MLP 784-1500-800-10, 2.4 million weights": (large_mlp, large_mlp, (784,), 64),
-    "MLP 64-5400-10": (wide_mlp, wide_mlp, (64,), 256),
 }
-TIMED = list(MODELS)[:4]
+# Models of tokens, and how many tokens there are.
+VOCABULARIES = {
+    "transformer, 2 layers, 64 tokens": 256,
+    "LoRA on a language model, 64 tokens": 256,
+    "bag of embeddings, 20,000 words": WORDS,
+}
+SLOW = (
+    "transformer, 2 layers, 64 tokens",
+    "LoRA on a language model, 64 tokens",
+    "MLP 784-1500-800-10, 2.4 million weights",
+)
+OPACUS = ("hooks", "functorch", "ghost")
 
 
 def made_up_records(model: str) -> tuple[torch.Tensor, torch.Tensor]:
     generator = torch.Generator().manual_seed(0)
     _, _, shape, batch = MODELS[model]
     records = BATCHES * batch
-    if model.startswith("transformer"):
-        features = torch.randint(256, (records, *shape), generator=generator)
+    if model in VOCABULARIES:
+        tokens = VOCABULARIES[model]
+        features = torch.randint(tokens, (records, *shape), generator=generator)
     else:
         features = torch.randn((records, *shape), generator=generator)
     return features, torch.randint(10, (records,), generator=generator)
 
 
-def by_the_engine(model: str, epochs: int, batch: int, chunk: int | None) -> tuple[float, int]:
-    """Trains by odp.train; returns the processor's seconds and the number of steps."""
-    records, module = made_up_records(model), MODELS[model][0]()
-    plan = odp.plan_budget(
-        epsilon=3.0, records=len(records[1]), batch_size=batch, epochs=epochs, pilots=0, delta=1e-5
+def plan_of(model: str, epochs: int) -> Any:
+    batch = MODELS[model][3]
+    return odp.plan_budget(
+        epsilon=3.0, records=BATCHES * batch, batch_size=batch, epochs=epochs, pilots=0, delta=1e-5
     )
-    study = optuna.create_study(direction="maximize", sampler=odp.BudgetSampler(plan))
+
+
+def by_the_engine(model: str, epochs: int) -> tuple[float, int]:
+    """Trains by odp.train; returns the processor's seconds and the number of steps."""
+    sampler = odp.BudgetSampler(plan_of(model, epochs))
+    study = optuna.create_study(direction="maximize", sampler=sampler)
     run = odp.start_run(study.ask())
     start = time.process_time()
-    odp.train(
-        run,
-        module,
-        records,
-        loss=nn.functional.cross_entropy,
-        optimizer="sgd",
-        learning_rate=0.1,
-        physical_batch_size=chunk,
-        score=None,
-    )
+    trained_by_the_engine(run, model)
     return time.process_time() - start, run.steps
 
 
-def by_hooks(model: str, epochs: int) -> tuple[float, int]:
+def trained_by_the_engine(run: odp.Run, model: str) -> None:
+    odp.train(
+        run,
+        MODELS[model][0](),
+        made_up_records(model),
+        loss=nn.functional.cross_entropy,
+        optimizer="sgd",
+        learning_rate=0.1,
+    )
+
+
+def by_ranks(model: str, epochs: int) -> tuple[float, int] | None:
+    """Trains by all ranks; returns the processor's seconds and the number of steps, in rank 0."""
+    plan = plan_of(model, epochs)
+    seconds = []
+
+    def objective(trial: optuna.Trial) -> float:
+        run = odp.start_run(trial)
+        start = time.process_time()
+        trained_by_the_engine(run, model)
+        seconds.append((time.process_time() - start, run.steps))
+        return 0.0
+
+    study = odp.distributed.optimize_ranks(
+        lambda: optuna.create_study(direction="maximize", sampler=odp.BudgetSampler(plan)),
+        objective,
+    )
+    return None if study is None else seconds[0]
+
+
+def by_opacus(mode: str, model: str, epochs: int) -> tuple[float, int]:
     """Trains by Opacus; returns the processor's seconds and the number of steps."""
     from opacus import PrivacyEngine
 
@@ -144,69 +267,141 @@ def by_hooks(model: str, epochs: int) -> tuple[float, int]:
     loader = torch.utils.data.DataLoader(
         torch.utils.data.TensorDataset(features, targets), batch_size=MODELS[model][3]
     )
-    optimizer = torch.optim.SGD(module.parameters(), lr=0.1)
+    trained = [weight for weight in module.parameters() if weight.requires_grad]
+    optimizer = torch.optim.SGD(trained, lr=0.1)
     start = time.process_time()
-    module, optimizer, loader = PrivacyEngine().make_private(
+    criterion = nn.CrossEntropyLoss()
+    module, optimizer, *others = PrivacyEngine().make_private(
         module=module,
         optimizer=optimizer,
+        criterion=criterion,
         data_loader=loader,
         noise_multiplier=1.0,
         max_grad_norm=1.0,
+        grad_sample_mode=mode,
     )
+    loader = others[-1]
+    if mode == "ghost":
+        criterion = others[0]
     steps = 0
     for _ in range(epochs):
         for batch_features, batch_targets in loader:
             optimizer.zero_grad()
-            nn.functional.cross_entropy(module(batch_features), batch_targets).backward()
+            criterion(module(batch_features), batch_targets).backward()
             optimizer.step()
             steps += 1
     return time.process_time() - start, steps
 
 
-def measure(way: str, model: str, *arguments: int) -> list[float]:
-    """Returns what this program printed as a process of its own."""
-    command = [sys.executable, __file__, "--measure", way, model, *map(str, arguments)]
+def measure(way: str, model: str, *arguments: object, ranks: int = 0) -> list[float]:
+    """Returns what this program printed as a process of its own, or as ranks of torchrun."""
+    command = [sys.executable, __file__]
+    if ranks:
+        command = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
+        command += ["--nproc-per-node", str(ranks), __file__]
+    command += ["--measure", way, model, *map(str, arguments)]
     output = subprocess.run(command, check=True, capture_output=True, text=True).stdout
     return [float(word) for word in output.split()]
 
 
-def step_seconds(way: str, model: str) -> float:
-    short_seconds, short_steps = measure(way, model, SHORT)
-    long_seconds, long_steps = measure(way, model, LONG)
+def step_seconds(way: Way, model: str) -> float:
+    """Returns the seconds of a step."""
+    short_seconds, short_steps = way(model, SHORT)
+    long_seconds, long_steps = way(model, LONG_OF_SLOW if model in SLOW else LONG)
     return (long_seconds - short_seconds) / (long_steps - short_steps)
+
+
+def medians_in_turn(measures: list[Callable[[], float]], rounds: int) -> list[float]:
+    """Returns the median of each measure, in milliseconds."""
+    times = [[each() for each in measures] for _ in range(rounds)]
+    return [1e3 * statistics.median(column) for column in zip(*times, strict=True)]
+
+
+def print_times(models: list[str], rounds: int) -> None:
+    print("| model | odp.train, ms a step | Opacus: hooks | functorch | ghost clipping |")
+    print("|---|---|---|---|---|")
+
+    def measured(way: str, model: str) -> float:
+        return measure(way, model)[0]
+
+    for model in models:
+        ways = [partial(measured, way, model) for way in ("odp.train", *OPACUS)]
+        times = medians_in_turn(ways, rounds)
+        print(f"| {model} | {' | '.join(f'{each:.0f}' for each in times)} |", flush=True)
+
+
+def print_ranks(models: list[str], rounds: int) -> None:
+    print("| model | one process, ms a step | two | ratio |")
+    print("|---|---|---|---|")
+    ways: list[Way] = [partial(measure, "ranks", ranks=ranks) for ranks in (1, 2)]
+    for model in models:
+        measures = [partial(step_seconds, way, model) for way in ways]
+        one, two = medians_in_turn(measures, rounds)
+        print(f"| {model} | {one:.0f} | {two:.0f} | {two / one:.2f} |", flush=True)
+
+
+# Width, depth and vocabulary of a language model, and kinds of training.
+MEASURED = ((384, 4, 4096), (640, 10, 8192))
+KINDS = (("full", 8), ("last layer", 8), ("last layer", 32), ("LoRA", 8), ("LoRA", 32))
+TOKENS = 64
+
+
+def calculated_megabytes(model: LanguageModel, kind: str, at_a_time: int) -> float:
+    """Returns what docs/how-to/fine-tuning.md calculates, without the weights of the model."""
+    trained = sum(weight.numel() for weight in model.parameters() if weight.requires_grad)
+    layers = 1 if kind == "last layer" else len(model.blocks)
+    width = model.head.in_features
+    activations = 96 * at_a_time * TOKENS * width * layers
+    return (4 * trained * at_a_time + 52 * trained + activations) / 1e6
 
 
 def held_megabytes() -> float:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
 
-def print_memory() -> None:
-    model = "MLP 64-5400-10"
-    whole, physical = (
-        statistics.median(measure("memory", model, chunk)[0] for _ in range(3))
-        for chunk in (1024, 32)
+def training_megabytes(
+    kind: str, width: int, depth: int, vocabulary: int, at_a_time: int
+) -> tuple[float, float, float]:
+    """Returns million weights, and megabytes that a training adds: measured, calculated."""
+    by_the_engine("MLP 64-256-10", 1)  # What is loaded at the first step.
+    model = LanguageModel(kind, vocabulary, width, depth)
+    tokens = torch.randint(vocabulary, (64, TOKENS), generator=torch.Generator().manual_seed(0))
+    before = held_megabytes()
+    plan = odp.plan_budget(
+        epsilon=3.0, records=64, batch_size=at_a_time, epochs=at_a_time / 16, pilots=0, delta=1e-5
     )
-    print("| memory of a training, expected batches of 512 | MB |")
-    print("|---|---|")
-    print(f"| a whole batch at a time | {whole:.0f} |")
-    print(f"| physical_batch_size=32 | {physical:.0f}, {physical / whole:.2f} of it |")
+    study = optuna.create_study(direction="maximize", sampler=odp.BudgetSampler(plan))
+    odp.train(
+        odp.start_run(study.ask()),
+        model,
+        (tokens, tokens[:, 0]),
+        loss=nn.functional.cross_entropy,
+        score=None,
+        optimizer="adam",
+        learning_rate=1e-3,
+        physical_batch_size=at_a_time,
+    )
+    weights = sum(weight.numel() for weight in model.parameters())
+    calculated = calculated_megabytes(model, kind, at_a_time)
+    return weights / 1e6, held_megabytes() - before, calculated
 
 
-def print_times() -> None:
-    print("| model | odp.train, ms a step | hooks of Opacus | ratio |")
-    print("|---|---|---|---|")
-    for model in TIMED:
-        engine, hooks = [], []
-        for _ in range(REPETITIONS):
-            engine.append(step_seconds("engine", model))
-            hooks.append(step_seconds("hooks", model))
-        ours, theirs = 1e3 * statistics.median(engine), 1e3 * statistics.median(hooks)
-        print(f"| {model} | {ours:.0f} | {theirs:.0f} | {ours / theirs:.2f} |", flush=True)
+def print_memory() -> None:
+    print("| million weights | trained | records at a time | measured, MB | calculated, MB |")
+    print("|---|---|---|---|---|")
+    for sizes in MEASURED:
+        for kind, at_a_time in KINDS:
+            weights, measured, calculated = measure("memory", kind, *sizes, at_a_time)
+            row = f"{weights:.0f} | {kind} | {at_a_time} | {measured:.0f} | {calculated:.0f}"
+            print(f"| {row} |", flush=True)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--memory", action="store_true", help="memory in place of time")
+    parser.add_argument("--ranks", action="store_true", help="one process and two of torchrun")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--models", nargs="+", default=list(MODELS))
     parser.add_argument("--measure", nargs="+", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     torch.set_num_threads(1)
@@ -214,20 +409,21 @@ def main() -> None:
     np.random.seed(0)
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     if arguments.measure:
-        way, model, number = arguments.measure
+        way, model, *numbers = arguments.measure
         if way == "memory":
-            by_the_engine("MLP 64-256-10", 1, 512, None)  # What is loaded at the first step.
-            before = held_megabytes()
-            by_the_engine(model, 1, 512, int(number))
-            print(held_megabytes() - before)
-        elif way == "engine":
-            print(*by_the_engine(model, int(number), MODELS[model][3], None))
+            print(*training_megabytes(model, *map(int, numbers)))
+        elif way == "ranks":
+            print(*(by_ranks(model, int(numbers[0])) or ()))
         else:
-            print(*by_hooks(model, int(number)))
+            trained = by_the_engine if way == "odp.train" else partial(by_opacus, way)
+            trained(model, SHORT)  # What is loaded at the first step.
+            print(step_seconds(trained, model))
     elif arguments.memory:
         print_memory()
+    elif arguments.ranks:
+        print_ranks(arguments.models, arguments.rounds)
     else:
-        print_times()
+        print_times(arguments.models, arguments.rounds)
 
 
 if __name__ == "__main__":

@@ -116,6 +116,12 @@ MODELS = {
         lambda n: torch.randn(n, 5),
         3,
     ),
+    # Gradients have 8 bits, and their sum is one of whole numbers all the same.
+    "bfloat16": (
+        lambda: nn.Sequential(nn.Linear(5, 64), nn.Tanh(), nn.Linear(64, 3)).bfloat16(),
+        lambda n: torch.randn(n, 5).bfloat16(),
+        3,
+    ),
 }
 
 
@@ -171,7 +177,7 @@ def whole_sum(model: nn.Module, records: Any, size: int | None) -> Any:
 
 @pytest.mark.promise("gradients")
 @pytest.mark.usefixtures("same_places")
-@pytest.mark.parametrize("kind", ["mlp", "odd", "convolutions", "LSTM", "transformer"])
+@pytest.mark.parametrize("kind", ["mlp", "odd", "convolutions", "LSTM", "transformer", "bfloat16"])
 def test_one_record_more_moves_the_sum_by_its_own_row_alone(kind: str) -> None:
     torch.manual_seed(0)
     make, inputs, classes = MODELS[kind]

@@ -405,15 +405,19 @@ def test_class_weights_that_a_mean_forgets_are_warned_of(loss: Any) -> None:
 
 
 def test_class_weights_in_a_sum_have_an_effect() -> None:
-    weights = torch.tensor([0.0, 0.0, 1.0])
-    loss = nn.CrossEntropyLoss(weight=weights, reduction="sum")
+    loss = nn.CrossEntropyLoss(weight=torch.tensor([0.0, 0.0, 1.0]), reduction="sum")
+    x = torch.ones(N, 4)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         trained = odp.train(
-            started(N, steps=40, noise_multiplier=0.01), nn.Linear(4, 3), (X, Y), loss=loss,
-            inputs=INPUTS, learning_rate=20.0,
-        )  # fmt: skip
-    assert set(trained.predict(X).argmax(axis=1)) == {2}
+            started(N, steps=60, noise_multiplier=0.01),
+            nn.Linear(4, 3),
+            (x, torch.arange(N) % 3),
+            loss=loss,
+            score=None,
+            learning_rate=1.0,
+        )
+    assert set(trained.predict(x).argmax(axis=1)) == {2}
 
 
 class Standardizing(nn.Module):

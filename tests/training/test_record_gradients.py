@@ -160,6 +160,7 @@ def test_records_of_several_parts_and_of_names() -> None:
 
 
 @pytest.mark.promise("gradients")
+@pytest.mark.filterwarnings("ignore:The loss has class weights")
 def test_class_weights_ignored_targets_and_token_means_are_those_of_one_record() -> None:
     """In a mean over a batch a record moves the gradients of others by dozens of norms."""
     torch.manual_seed(0)
