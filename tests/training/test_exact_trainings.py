@@ -304,6 +304,7 @@ def test_a_trial_records_what_its_steps_were() -> None:
         "units": 2**18,
         "generator": "OpenSSL",
         "physical_batch": 24,
+        "ranks": 1,
         "reproducible": True,
         "optimizer": "sgd",
         "rate": "given",

@@ -28,7 +28,8 @@ SHORT_OF_MEMORY = [
 
 
 def train(run: odp.Run, **arguments: Any) -> None:
-    odp.train(run, nn.Linear(4, 3), (X, Y), loss=cross_entropy, learning_rate=0.1, **arguments)
+    arguments = {"learning_rate": 0.1, "score": None, **arguments}
+    odp.train(run, nn.Linear(4, 3), (X, Y), loss=cross_entropy, **arguments)
 
 
 @pytest.fixture(params=SHORT_OF_MEMORY, ids=lambda error: type(error).__name__)

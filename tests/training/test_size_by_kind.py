@@ -221,7 +221,7 @@ def test_those_who_know_better_say_the_size() -> None:
 
     def train(**arguments: Any) -> odp.Trained:
         return odp.train(
-            started(RECORDS, **PLAN), model, (x, y), loss=cross_entropy, inputs=NUMBERS,
+            started(RECORDS, **PLAN), model, (x, y), loss=cross_entropy, inputs=NUMBERS, score=None,
             **arguments,
         )  # fmt: skip
 
@@ -235,6 +235,6 @@ def test_those_who_know_better_say_the_size() -> None:
 
 def test_a_softmax_regression_has_the_larger_size() -> None:
     x, y = np.zeros((RECORDS, 8)), np.zeros(RECORDS, dtype=int)
-    trained = odp.train(started(RECORDS, **PLAN), odp.SoftmaxRegression(8, 3), (x, y))
+    trained = odp.train(started(RECORDS, **PLAN), odp.SoftmaxRegression(8, 3), (x, y), score=None)
     assert trained.rehearsal is not None
     assert trained.rehearsal.aim == SIZE
