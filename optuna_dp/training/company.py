@@ -211,8 +211,9 @@ class _WeightedMeans(TorchFunctionMode):
         keywords = dict(kwargs or {})
         if function in (nn.functional.cross_entropy, nn.functional.nll_loss):
             given = inspect.signature(function).bind(*args, **keywords).arguments
-            is_mean = given.get("reduction", "mean") == "mean"
-            if given.get("weight") is not None and is_mean and given["target"].numel() == 1:
+            weights = given.get("weight")
+            is_mean = given.get("reduction", "mean") == "mean" and given["target"].numel() == 1
+            if weights is not None and is_mean and bool((weights != weights[0]).any()):
                 self.of_one_target = True
         return function(*args, **keywords)
 

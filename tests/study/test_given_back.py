@@ -120,8 +120,12 @@ def test_an_error_of_the_objective_s_own_counts_and_a_new_study_is_advised() -> 
 
 
 def test_what_may_depend_on_records_counts() -> None:
-    study = study_of(SAMPLERS["budget"]())
-    fails(study, trains(records=(X[:5], Y[:5])))  # Their number.
+    plan = odp.plan_budget(
+        epsilon=8.0, records=RECORDS, batch_size=20, epochs=1, pilots=T - 1, score="disjoint"
+    )
+    study = study_of(odp.BudgetSampler(plan))
+    copies = X.copy(), Y.copy()
+    fails(study, trains(score_records=copies, score_size=RECORDS))
     assert states(study) == [TrialState.FAIL]
 
 

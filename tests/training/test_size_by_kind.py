@@ -221,7 +221,8 @@ def test_those_who_know_better_say_the_size() -> None:
 
     def train(**arguments: Any) -> odp.Trained:
         return odp.train(
-            started(RECORDS, **PLAN), model, (x, y), loss=cross_entropy, inputs=NUMBERS, score=None,
+            started(RECORDS, **PLAN), model, (x, y), loss=cross_entropy, inputs=NUMBERS,
+            score=None,
             **arguments,
         )  # fmt: skip
 

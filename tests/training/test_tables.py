@@ -123,7 +123,8 @@ def test_a_step_is_the_clipped_sum_of_whole_gradients(kind: str) -> None:
     assert max(norms) > 0.3
     before = torch_models.values(model)
     odp.train(
-        started(N, noise_multiplier=NO_NOISE), model, (TEXTS, LABELS), loss=cross_entropy, score=None,
+        started(N, noise_multiplier=NO_NOISE), model, (TEXTS, LABELS), loss=cross_entropy,
+        score=None,
         optimizer="sgd", learning_rate=1.0, schedule=odp.Schedule("constant"), clipping_norm=0.3,
     )  # fmt: skip
     moved = (before - torch_models.values(model)) * N
