@@ -48,7 +48,7 @@ def asymptotic_claim_delta_constant_overhead(
     return math.log(n) * math.exp(-g * k * epsilon / 4 * math.log(n))
 
 
-def largest_step(position: int) -> int:
+def claimed_largest_step(position: int) -> int:
     """Equation 11 of "Constant-overhead", and the induction before it: step <= (u - u0)/g + 1.
 
     True for all answers. After accepts only it is met with equality.
@@ -59,7 +59,7 @@ def largest_step(position: int) -> int:
     return validation.whole("position", position) + 1
 
 
-def iterations_to_the_end(step: int, accepts: int) -> int:
+def claimed_iterations_to_the_end(step: int, accepts: int) -> int:
     """Equation 14 of "Constant-overhead", as printed: log2(step_c) + 2 A_c iterations are left.
 
     One too few: a step of 2^s takes s + 1 rejects to be 0, not s.

@@ -131,9 +131,10 @@ NOT_COMPARED: Mapping[str, tuple[str, ...]] = {
         "design.settings.plan.ranges.columns",
     ),
     "the names and digests of the script's files": ("content.spending.script.*",),
-    "the clipping norm, the physical batch, and whether bits are reproducible": (
+    "the clipping norm, the physical batch, the processes, and whether bits are reproducible": (
         "content.spending.step.clipping_norm",
         "content.spending.step.physical_batch",
+        "content.spending.step.ranks",
         "content.spending.step.reproducible",
     ),
 }

@@ -83,8 +83,7 @@ def scored_records(
     check_disjoint(records, scored)
     if run.scored_on == "public":
         return ScoredRecords(scored, len(scored), None)
-    assert score_size is not None
-    size = int(score_size)
+    size = validation.whole("score_size", score_size, 1)
     warn_of_number(scored, size, "score_records")
     return ScoredRecords(scored, size, run.score_noise_multiplier, is_disjoint=True)
 

@@ -51,7 +51,9 @@ def test_the_spread_is_that_of_private_accuracy() -> None:
     assert pilot_worth(odp.plan_budget(**PUBLIC, score=None))[0].spread is None
 
 
-MANY: dict[str, Any] = {"epsilon": 3.0, "records": 20_000, "batch_size": 512, "epochs": 10}
+MANY: dict[str, Any] = {
+    "epsilon": 3.0, "delta": 1e-6, "records": 20_000, "batch_size": 512, "epochs": 10
+}  # fmt: skip
 
 
 @pytest.mark.slow

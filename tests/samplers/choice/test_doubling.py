@@ -14,7 +14,7 @@ from optuna_dp.mechanisms.doubling import LoopState, granules
 
 sys.path.insert(0, str(Path(__file__).parents[3] / "examples" / "propose_test"))
 
-from claims import iterations_to_the_end, largest_step
+from claims import claimed_iterations_to_the_end, claimed_largest_step
 from simulated_loops import fidelity, simulate_loops, simulate_noisy_max
 
 
@@ -264,13 +264,13 @@ def test_equations_11_and_14_of_constant_overhead_for_all_sequences_of_answers()
         for done, answer in enumerate(answers):
             if state.finished:
                 break
-            assert state.step <= largest_step(state.position)
-            equalities += state.step == largest_step(state.position)
+            assert state.step <= claimed_largest_step(state.position)
+            equalities += state.step == claimed_largest_step(state.position)
             rest = answers[done:]
             left, step = count_to_the_end(state, rest)
             if left is not None:
                 accepts = sum(answer is not None for answer in rest[:left])
-                assert left == iterations_to_the_end(step, accepts) + 1
+                assert left == claimed_iterations_to_the_end(step, accepts) + 1
             state = state.after(answer)
     assert equalities
 
