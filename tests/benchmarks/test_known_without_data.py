@@ -18,7 +18,7 @@ sys.path.append(str(SCRIPTS))
 import arms  # noqa: E402
 import dense  # noqa: E402
 import families  # noqa: E402
-import kinds  # noqa: E402
+import sizes_by_kind  # noqa: E402
 
 from optuna_dp.training.schedules import DEFAULT_SCHEDULE  # noqa: E402
 
@@ -61,12 +61,14 @@ def test_the_page_has_the_tables_of_small_dense_networks() -> None:
 
 
 def test_the_pages_have_the_tables_of_sizes_and_schedules() -> None:
-    differences = kinds.of_differences()
+    differences = sizes_by_kind.of_differences()
     assert differences in PAGE.read_text()
-    assert kinds.of_tasks(kinds.accuracies()) in (SCRIPTS / "README.md").read_text()
+    assert (
+        sizes_by_kind.of_tasks(sizes_by_kind.accuracies()) in (SCRIPTS / "README.md").read_text()
+    )
     # odp.train has the size and the schedule that win.
-    assert DEFAULT_SCHEDULE in kinds.SCHEDULES.values()
-    means = {what: np.mean(own) for what, own in kinds.differences().items()}
+    assert DEFAULT_SCHEDULE in sizes_by_kind.SCHEDULES.values()
+    means = {what: np.mean(own) for what, own in sizes_by_kind.differences().items()}
     assert means["size by kind over 1.0"] > 0.0
     assert means["linear decay over averages, size by kind"] < 0.0
 

@@ -2,8 +2,8 @@
 
 ::
 
-    python examples/known_without_data/kinds.py --run      # fifteen minutes of one core
-    python examples/known_without_data/kinds.py            # the tables, from kinds.json
+    python examples/known_without_data/sizes_by_kind.py --run      # fifteen minutes of one core
+    python examples/known_without_data/sizes_by_kind.py            # the tables, from kinds.json
 
 Three sizes of the rehearsal, each with a constant rate and the last quarter averaged, and with a
 linear decay from the rate that its own rehearsal gives. The arms were fixed before the first
