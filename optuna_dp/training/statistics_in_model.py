@@ -6,6 +6,7 @@ numbers, and they leave with the model.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 
 import numpy as np
@@ -13,7 +14,9 @@ import numpy.typing as npt
 import torch
 from torch import nn
 
+from optuna_dp.core.arrays import FloatArray
 from optuna_dp.errors import InvalidArgumentError
+from optuna_dp.training.record_arrays import Array
 from optuna_dp.training.records import ArrayRecords, Records
 
 # A statistic in single precision differs from one in double precision by less, and the rounded
@@ -23,6 +26,10 @@ _ALIKE = 2e-5
 _DIGITS, _LOOKED_AT = 4, 4096
 # Of the records' axes besides the first: pixels, but not channels.
 _AXES_OF_IMAGES = 4
+_RECORDS_AT_A_TIME = 4096
+
+# Which axes of an array are averaged over.
+Axes = tuple[int, ...]
 
 
 def refuse_statistics(model: nn.Module, records: Records) -> None:
@@ -35,29 +42,33 @@ def refuse_statistics(model: nn.Module, records: Records) -> None:
     Raises:
         InvalidArgumentError: If a number that is not trained is one of these.
     """
+    arrays = records.first_arrays() if isinstance(records, ArrayRecords) else []
+    arrays = [array for array in arrays if "complex" not in str(array.dtype)]
+    averages = [(array, axes, size) for array in arrays for axes, size in _averages(array)]
+    sizes = {size for _, _, size in averages}
+    # Only what has the size of an average: a frozen model may be larger than the memory.
     fixed = {
-        name: numbers
+        name: tensor.detach().double().cpu().numpy().ravel()
         for name, tensor in (*model.named_buffers(), *model.named_parameters())
-        if tensor.is_floating_point() and not tensor.requires_grad
-        if _is_computed(numbers := tensor.detach().double().cpu().numpy().ravel())
+        if tensor.is_floating_point() and not tensor.requires_grad and tensor.numel() in sizes
     }
-    if not fixed:
-        return
-    sizes = {numbers.size for numbers in fixed.values()}
-    for word, statistic in _statistics(records, sizes):
-        for name, numbers in fixed.items():
-            if numbers.size == statistic.size and np.allclose(numbers, statistic, _ALIKE, 0.0):
-                raise InvalidArgumentError(
-                    "model",
-                    model,
-                    problem=f"its {name!r} holds the {word} of the records, without noise, and it "
-                    "leaves with the model",
-                    fix="Say in which public range the numbers lie, odp.Schema(...), or let a "
-                    "LayerNorm or a GroupNorm scale each record by itself.",
-                )
+    fixed = {name: numbers for name, numbers in fixed.items() if _are_computed(numbers)}
+    for array, axes, size in averages:
+        names = [name for name, numbers in fixed.items() if numbers.size == size]
+        for word, statistic in _statistics(array, axes) if names else ():
+            for name in names:
+                if np.allclose(fixed[name], statistic, _ALIKE, 0.0):
+                    raise InvalidArgumentError(
+                        "model",
+                        model,
+                        problem=f"its {name!r} holds the {word} of the records, without noise, "
+                        "and it leaves with the model",
+                        fix="Say in which public range the numbers lie, odp.Schema(...), or let a "
+                        "LayerNorm or a GroupNorm scale each record by itself.",
+                    )
 
 
-def _is_computed(numbers: npt.NDArray[np.float64]) -> bool:
+def _are_computed(numbers: FloatArray) -> bool:
     """Returns whether one of the numbers has more digits than people write."""
     if not np.isfinite(numbers).all():
         return False
@@ -65,23 +76,33 @@ def _is_computed(numbers: npt.NDArray[np.float64]) -> bool:
     return not np.allclose(numbers[:_LOOKED_AT], written, 1e-6, 0.0)
 
 
-def _statistics(
-    records: Records, sizes: set[int]
-) -> Iterator[tuple[str, npt.NDArray[np.float64]]]:
-    """Yields statistics of the records that have one of some sizes, each with its name."""
-    for array in records.first_arrays() if isinstance(records, ArrayRecords) else ():
-        values = array.detach().cpu().numpy() if isinstance(array, torch.Tensor) else array
-        if values.dtype.kind not in "fiub":
-            continue
-        axes: list[tuple[int, ...]] = [(0,), tuple(range(values.ndim))]
-        if values.ndim == _AXES_OF_IMAGES:
-            axes.append((0, 2, 3))
-        for over in axes:
-            kept = [length for axis, length in enumerate(values.shape) if axis not in over]
-            if int(np.prod(kept)) in sizes:
-                with np.errstate(all="ignore"):
-                    yield "mean", np.mean(values, over, dtype=np.float64).ravel()
-                    for ddof in (0, 1):
-                        deviation = np.std(values, over, dtype=np.float64, ddof=ddof).ravel()
-                        yield "standard deviation", deviation
-                        yield "variance", deviation**2
+def _averages(array: Array) -> Iterator[tuple[Axes, int]]:
+    """Yields over which axes people average such an array, and how many numbers remain."""
+    axes_of_averages: list[Axes] = [(0,), tuple(range(array.ndim))]
+    if array.ndim == _AXES_OF_IMAGES:
+        axes_of_averages.append((0, 2, 3))
+    for axes in axes_of_averages:
+        yield axes, math.prod(n for axis, n in enumerate(array.shape) if axis not in axes)
+
+
+def _statistics(array: Array, axes: Axes) -> Iterator[tuple[str, FloatArray]]:
+    """Yields the mean and the deviations of an array over some axes, each with its name."""
+    count = math.prod(array.shape[axis] for axis in axes)
+    with np.errstate(all="ignore"):
+        mean = sum(part.sum(axes, keepdims=True) for part in _parts(array)) / count
+        yield "mean", mean.ravel()
+        squares = sum(((part - mean) ** 2).sum(axes) for part in _parts(array))
+        for divisor in (count, count - 1):
+            variance = np.asarray(squares).ravel() / divisor
+            yield "variance", variance
+            yield "standard deviation", np.sqrt(variance)
+
+
+def _parts(array: Array) -> Iterator[FloatArray]:
+    """Yields some records at a time, in double precision."""
+    for first in range(0, len(array), _RECORDS_AT_A_TIME):
+        part: npt.NDArray[np.float64] | torch.Tensor
+        part = array[first : first + _RECORDS_AT_A_TIME]
+        if isinstance(part, torch.Tensor):
+            part = part.detach().double().cpu().numpy()
+        yield part.astype(np.float64, copy=False)

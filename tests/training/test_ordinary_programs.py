@@ -437,6 +437,9 @@ def test_a_model_that_holds_the_mean_of_the_records_is_refused() -> None:
     refused("model", "LayerNorm", Standardizing(X.mean(0), torch.ones(4)))
     refused("model", "odp.Schema", Standardizing(torch.zeros(4), X.std(0)))
     refused("model", "odp.Schema", Standardizing(X.mean(), X.numpy().std() * torch.ones(())))
+    halves = X.bfloat16()
+    model = Standardizing(halves.double().mean(0), torch.ones(4))
+    refused("model", "LayerNorm", model, (halves, Y))
 
 
 def test_a_model_that_holds_written_or_other_numbers_is_trained() -> None:
