@@ -188,7 +188,11 @@ def _terminated_by_an_error(ranks: TorchRanks) -> Iterator[None]:
     def ended(number: int, frame: FrameType | None) -> None:
         if not ranks.is_broken:  # Otherwise the run fails already.
             ranks.is_broken = True
-            raise WorkersError("This rank was told to end (SIGTERM).", "The study continues.")
+            raise WorkersError(
+                "Rank 0 was told to end (SIGTERM), as when another rank has died. Its run counts "
+                "as a failed one.",
+                "Start the ranks again: the study continues.",
+            )
 
     before = signal.signal(signal.SIGTERM, ended)
     try:
