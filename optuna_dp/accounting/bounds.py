@@ -69,27 +69,42 @@ class _OneDirection(Protocol):
 class ProfileMethod(Method):
     """The larger of the profiles of the two directions.
 
+    Args:
+        forward: The one direction.
+        reverse: The other.
+        reason: Why every epsilon is infinite, if it is.
+        coarse_reverse: At least ``reverse``, and sooner known. Where it is at most ``forward``,
+            ``reverse`` is not asked for.
+
     Attributes:
         directions: The two profiles.
     """
 
     def __init__(
-        self, forward: _OneDirection, reverse: _OneDirection, reason: str | None = None
+        self,
+        forward: _OneDirection,
+        reverse: _OneDirection,
+        reason: str | None = None,
+        *,
+        coarse_reverse: _OneDirection | None = None,
     ) -> None:
         self.directions = (forward, reverse)
         self._reason = reason
+        self._coarse_reverse = coarse_reverse or reverse
 
     def delta(self, epsilons: npt.ArrayLike) -> FloatArray:
         """See :class:`Method`."""
-        forward, reverse = (np.asarray(d.delta(epsilons)) for d in self.directions)
-        return np.maximum(forward, reverse)
+        forward, reverse = self.directions
+        deltas = np.asarray(forward.delta(epsilons))
+        if np.all(np.asarray(self._coarse_reverse.delta(epsilons)) <= deltas):
+            return deltas
+        return np.maximum(deltas, np.asarray(reverse.delta(epsilons)))
 
     def epsilon(self, delta: float) -> float:
         """See :class:`Method`: the larger of both, the second one sought only if it is."""
-        epsilon = 0.0
-        for direction in self.directions:
-            if epsilon < np.inf and float(direction.delta(epsilon)) > delta:
-                epsilon = max(epsilon, smallest_epsilon(direction.delta, delta))
+        epsilon = smallest_epsilon(self.directions[0].delta, delta)
+        if epsilon < np.inf and float(self.delta(epsilon)) > delta:
+            epsilon = max(epsilon, smallest_epsilon(self.directions[1].delta, delta))
         # Where a profile is flat its last bit may grow again.
         while epsilon < np.inf and float(self.delta(epsilon)) > delta:
             epsilon = math.nextafter(epsilon, math.inf)

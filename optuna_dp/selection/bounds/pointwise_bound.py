@@ -30,6 +30,7 @@ from __future__ import annotations
 
 import functools
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -56,10 +57,12 @@ POINTS_PER_SPREAD = 6.0
 # Multiplications that a search may take; fewer cells and coarser grids where it would take more.
 _WORK = 8e8
 _FEWEST_CELLS = 80
+# Cells that are to show that the one direction is smaller than the other.
+_CELLS_OF_SMALLER_DIRECTION = 48
 # What numpy does beside each sum, and what LAPACK saves, in multiplications.
 _OVERHEAD = 24
 _SOLVED_AT_ONCE = 8
-# Covers are searched for these numbers of start-up runs, and serve for those above as well.
+# A cover is searched for one of these numbers of start-up runs, and serves for those above.
 _RUNGS = (0, 8)
 # Start-up runs that the recursion follows: more are charged as these.
 _MAX_STARTUP = 64
@@ -97,7 +100,8 @@ class PointwiseProfile:
           every grid: fewer cells and coarser grids are larger, never wrong.
         * The result lies in [0, 1], does not increase with eps and is never NaN.
         * A run that does not depend on the data costs exactly nothing.
-        * More start-up runs never cost more, up to rounding.
+        * More start-up runs never cost more, up to rounding; from 7 to 8, where the cover
+          changes, up to what a search leaves.
         * The same result on every machine: work is counted, not timed.
         * ``epsilon(d)`` returns the safe side: ``delta(epsilon(d)) <= d``.
 
@@ -199,17 +203,18 @@ class PointwiseProfile:
                 parts.append(recursion(later, plain, law, self._bounds, startup))
             return functools.reduce(Values.joined, parts)
 
-        heights = np.full(grid.size + 1, np.inf)
-        for rung in (rung for rung in _RUNGS if rung <= self._startup):
-            evaluation = functools.partial(evaluate, startup=rung)
-            cover, values = search(
-                axis, kernels, evaluation, min(cells, max(_FEWEST_CELLS, int(affordable)))
-            )
-            if rung < self._startup:
-                values = evaluate(cover, self._startup)
-            phi = np.append(values.right.max(), values.inner.max(axis=0)[::-1])
-            heights = np.minimum(heights, np.maximum(phi, 0.0) * (1.0 + SLACK))
-            self.shape = (values.right.size, grid.size, grid.taps.size)
+        rung = max(rung for rung in _RUNGS if rung <= self._startup)
+        cover, values = search(
+            axis,
+            kernels,
+            functools.partial(evaluate, startup=rung),
+            min(cells, max(_FEWEST_CELLS, int(affordable))),
+        )
+        if rung < self._startup:
+            values = evaluate(cover, self._startup)
+        phi = np.append(values.right.max(), values.inner.max(axis=0)[::-1])
+        heights = np.maximum(phi, 0.0) * (1.0 + SLACK)
+        self.shape = (values.right.size, grid.size, grid.taps.size)
         return np.append(0.0, grid.t[::-1]), heights
 
     def _set(self, knots: FloatArray, heights: FloatArray) -> None:
@@ -268,12 +273,31 @@ def pointwise_bound(
         startup_runs: See there.
         cells: See there; few of them say quickly where to look.
     """
-    forward, reverse = (
-        PointwiseProfile(side, trials, density_bounds, startup_runs=startup_runs, cells=cells)
-        for side in (pair, pair.reversed())
-    )
+    def profile(side: DominatingPair, cells: int) -> PointwiseProfile:
+        return PointwiseProfile(
+            side, trials, density_bounds, startup_runs=startup_runs, cells=cells
+        )
+
+    forward, other = profile(pair, cells), pair.reversed()
     too_long = "more runs are likely than this bound can follow one by one"
-    return ProfileMethod(forward, reverse, too_long if forward.gave_up else None)
+    # One direction is the larger one at most epsilons: a few cells show it of most pairs.
+    return ProfileMethod(
+        forward,
+        _WhenAsked(lambda: profile(other, cells)),
+        too_long if forward.gave_up else None,
+        coarse_reverse=profile(other, min(cells, _CELLS_OF_SMALLER_DIRECTION)),
+    )
+
+
+class _WhenAsked:
+    """A profile that is computed when it is first asked for."""
+
+    def __init__(self, compute: Callable[[], PointwiseProfile]) -> None:
+        self._profile = functools.cache(compute)
+
+    def delta(self, epsilons: npt.ArrayLike) -> FloatArray:
+        """Returns delta at each epsilon."""
+        return self._profile().delta(epsilons)
 
 
 @dataclass(frozen=True)
