@@ -233,6 +233,7 @@ def trained_by_the_engine(run: odp.Run, model: str) -> None:
         MODELS[model][0](),
         made_up_records(model),
         loss=nn.functional.cross_entropy,
+        score=None,
         optimizer="sgd",
         learning_rate=0.1,
     )

@@ -1,4 +1,4 @@
-"""A script for ``torchrun``: ``ranks_script.py WHAT FOLDER``.
+"""A script for ``torchrun``: ``ranks_script.py WHAT FOLDER [FILE OF WEIGHTS]``.
 
 Rank 0 leaves the trained weights of each run, and what a test looks at, in the folder.
 """
@@ -169,6 +169,54 @@ class Net(nn.Module):
         return out
 
 
+def mapped(folder: Path) -> None:
+    """Trains with frozen weights that are mapped from a file; says how much of it is copied."""
+    plan = odp.plan_budget(epsilon=8.0, records=RECORDS, batch_size=50, epochs=1, pilots=0)
+    file = Path(sys.argv[3])
+
+    def make_model() -> nn.Module:
+        model = LanguageModel()
+        frozen = torch.load(file, mmap=True)
+        model.load_state_dict(frozen, strict=False, assign=True)
+        return model.requires_grad_(False)
+
+    def objective(trial: optuna.Trial) -> float:
+        run = odp.start_run(trial)
+        model = make_model()
+        for layer in (model.mixed.down, model.mixed.up):
+            layer.requires_grad_(True)
+        tokens = np.random.default_rng(2).integers(TOKENS, size=(RECORDS, LENGTH))
+        odp.train(
+            run,
+            model,
+            tokens,
+            record_loss=next_token,
+            score=None,
+            optimizer="sgd",
+            learning_rate=1.0,
+        )
+        (folder / f"copied-{RANK}.txt").write_text(str(copied_kilobytes(file)))
+        return 0.0
+
+    odp.distributed.optimize_ranks(
+        lambda: optuna.create_study(direction="maximize", sampler=odp.BudgetSampler(plan)),
+        objective,
+    )
+
+
+def copied_kilobytes(file: Path) -> int:
+    """Returns how much of a mapped file this process has copied for itself."""
+    numbers, is_of_file = [], False
+    for line in Path("/proc/self/smaps").read_text().splitlines():
+        name, *values = line.split()
+        if "-" in name and not name.endswith(":"):
+            is_of_file = line.endswith(str(file))
+        elif is_of_file and name == "Private_Dirty:":
+            numbers.append(int(values[0]))
+    assert numbers, "not mapped"
+    return sum(numbers)
+
+
 def studied(folder: Path, what: str) -> None:
     """Makes a study of four runs, in the second of which a rank does something wrong."""
     plan = odp.plan_budget(epsilon=8.0, records=RECORDS, batch_size=50, epochs=1, pilots=3)
@@ -221,5 +269,7 @@ def studied(folder: Path, what: str) -> None:
 if __name__ == "__main__":
     if sys.argv[1] == "alike":
         trained_alike(Path(sys.argv[2]))
+    elif sys.argv[1] == "mapped":
+        mapped(Path(sys.argv[2]))
     else:
         studied(Path(sys.argv[2]), sys.argv[1])

@@ -15,18 +15,27 @@ from optuna.storages.journal import JournalFileBackend
 from optuna.trial import TrialState
 from patience import PATIENCE
 
-pytest.importorskip("torch")
+torch = pytest.importorskip("torch")
+
+from ranks_script import LanguageModel  # noqa: E402
 
 SCRIPT = Path(__file__).with_name("ranks_script.py")
 COMPLETE, FAIL = TrialState.COMPLETE, TrialState.FAIL
 
 
-def started(folder: Path, what: str, *, ranks: int) -> subprocess.CompletedProcess[str]:
+def started(folder: Path, what: str, *files: Path, ranks: int) -> subprocess.CompletedProcess[str]:
     """Runs the script in a number of processes, and returns how it ended."""
     folder.mkdir()
     launch = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(ranks)]
     return subprocess.run(
-        [sys.executable, *(launch if ranks > 1 else []), str(SCRIPT), what, str(folder)],
+        [
+            sys.executable,
+            *(launch if ranks > 1 else []),
+            str(SCRIPT),
+            what,
+            str(folder),
+            *map(str, files),
+        ],
         env={**os.environ, "OMP_NUM_THREADS": "1"},
         capture_output=True,
         text=True,
@@ -73,6 +82,25 @@ def test_ranks_train_the_weights_of_one_process(
             assert of_rank["hyperparameter"] == numbers(several, model)["hyperparameter"]
         statement = (several / f"{model}.md").read_text()
         assert f"in each of {ranks} processes" in statement
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform != "linux", reason="reads what is mapped from Linux")
+def test_ranks_copy_nothing_of_frozen_weights_that_are_mapped_from_a_file(tmp_path: Path) -> None:
+    file = tmp_path / "frozen.pt"
+    model = LanguageModel()
+    torch.save(
+        {
+            name: w
+            for name, w in model.state_dict().items()
+            if "down" not in name and "up" not in name
+        },
+        file,
+    )
+    ended = started(tmp_path / "study", "mapped", file, ranks=2)
+    assert ended.returncode == 0, ended.stderr
+    copied = [(tmp_path / "study" / f"copied-{rank}.txt").read_text() for rank in range(2)]
+    assert copied == ["0", "0"]
 
 
 @pytest.mark.slow
