@@ -3,6 +3,7 @@
     python examples/benchmarks/train_step.py
     python examples/benchmarks/train_step.py --ranks
     python examples/benchmarks/train_step.py --memory
+    python examples/benchmarks/train_step.py --set-up
 
 One thread. The time of a step is that of the processor, from two trainings of different length:
 their difference has no set-up in it. Each measurement is a process of its own; all ways are
@@ -18,6 +19,10 @@ by one process and by two of torchrun, one thread each.
 ``--memory`` measures what a process holds at most beyond what it held before, for language models
 of 10 and 60 million weights, and what docs/how-to/fine-tuning.md calculates. A small model was
 trained in the process before, which hides some 70 MB.
+
+``--set-up`` measures what comes before the first step, for models of 0.1 to 10 million weights: a
+training of six steps, less the time of six steps; and the rehearsal that finds a learning rate of
+Adam for 300 steps.
 """
 
 from __future__ import annotations
@@ -43,6 +48,7 @@ import optuna_dp as odp
 BATCHES = 6  # in an epoch
 WORDS = 20_000
 SHORT, LONG, LONG_OF_SLOW = 1, 7, 2  # epochs
+REHEARSED = 300  # steps
 
 
 class Transformer(nn.Module):
@@ -166,6 +172,12 @@ def cnn() -> nn.Module:
     )
 
 
+def wide_mlp(width: int) -> nn.Module:
+    return nn.Sequential(
+        nn.Linear(64, width), nn.ReLU(), nn.Linear(width, width), nn.ReLU(), nn.Linear(width, 10)
+    )
+
+
 def large_mlp() -> nn.Module:
     return nn.Sequential(
         nn.Linear(784, 1500), nn.ReLU(), nn.Linear(1500, 800), nn.ReLU(), nn.Linear(800, 10)
@@ -184,6 +196,12 @@ MODELS: dict[str, tuple[Made, Made, tuple[int, ...], int]] = {
     "bag of embeddings, 20,000 words": (Bag, Bag, (30,), 256),
     "MLP 784-1500-800-10, 2.4 million weights": (large_mlp, large_mlp, (784,), 64),
 }
+COMPARED = list(MODELS)
+MODELS |= {
+    f"MLP, {millions} million weights": ((made := partial(wide_mlp, width)), made, (64,), batch)
+    for millions, width, batch in (("0.1", 280, 256), ("1", 960, 256), ("10", 3120, 8))
+}
+OF_SET_UP = ["CNN with GroupNorm, 8 x 8", *(name for name in MODELS if name not in COMPARED)]
 # Models of tokens, and how many tokens there are.
 VOCABULARIES = {
     "transformer, 2 layers, 64 tokens": 256,
@@ -194,6 +212,7 @@ SLOW = (
     "transformer, 2 layers, 64 tokens",
     "LoRA on a language model, 64 tokens",
     "MLP 784-1500-800-10, 2.4 million weights",
+    "MLP, 10 million weights",
 )
 OPACUS = ("hooks", "functorch", "ghost")
 
@@ -312,7 +331,7 @@ def step_seconds(way: Way, model: str) -> float:
     return (long_seconds - short_seconds) / (long_steps - short_steps)
 
 
-def medians_in_turn(measures: list[Callable[[], float]], rounds: int) -> list[float]:
+def medians_in_turn(measures: Sequence[Callable[[], float]], rounds: int) -> list[float]:
     """Returns the median of each measure, in milliseconds."""
     times = [[each() for each in measures] for _ in range(rounds)]
     return [1e3 * statistics.median(column) for column in zip(*times, strict=True)]
@@ -339,6 +358,28 @@ def print_ranks(models: list[str], rounds: int) -> None:
         measures = [partial(step_seconds, way, model) for way in ways]
         one, two = medians_in_turn(measures, rounds)
         print(f"| {model} | {one:.0f} | {two:.0f} | {two / one:.2f} |", flush=True)
+
+
+def set_up_seconds(model: str) -> tuple[float, float]:
+    """Returns the seconds before the first step with a given rate, and those of a rehearsal."""
+    by_the_engine(model, SHORT)  # What is loaded at the first step.
+    seconds, steps = by_the_engine(model, SHORT)
+    seconds -= steps * step_seconds(by_the_engine, model)
+    run = plan_of(model, REHEARSED // BATCHES).final
+    start = time.process_time()
+    odp.rehearse_module(
+        run, MODELS[model][0](), torch.randn((256, *MODELS[model][2])), optimizer="adam"
+    )
+    return seconds, time.process_time() - start
+
+
+def print_set_up(rounds: int) -> None:
+    print("| model | rate is given, s | and to find it, s |")
+    print("|---|---|---|")
+    for model in OF_SET_UP:
+        columns = zip(*(measure("set-up", model) for _ in range(rounds)), strict=True)
+        given, found = map(statistics.median, columns)
+        print(f"| {model} | {given:.1f} | {found:.1f} |", flush=True)
 
 
 # Width, depth and vocabulary of a language model, and kinds of training.
@@ -401,8 +442,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--memory", action="store_true", help="memory in place of time")
     parser.add_argument("--ranks", action="store_true", help="one process and two of torchrun")
+    parser.add_argument("--set-up", action="store_true", help="what comes before the first step")
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--models", nargs="+", default=list(MODELS))
+    parser.add_argument("--models", nargs="+", default=COMPARED)
     parser.add_argument("--measure", nargs="+", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     torch.set_num_threads(1)
@@ -413,6 +455,8 @@ def main() -> None:
         way, model, *numbers = arguments.measure
         if way == "memory":
             print(*training_megabytes(model, *map(int, numbers)))
+        elif way == "set-up":
+            print(*set_up_seconds(model))
         elif way == "ranks":
             print(*(by_ranks(model, int(numbers[0])) or ()))
         else:
@@ -421,6 +465,8 @@ def main() -> None:
             print(step_seconds(trained, model))
     elif arguments.memory:
         print_memory()
+    elif arguments.set_up:
+        print_set_up(arguments.rounds)
     elif arguments.ranks:
         print_ranks(arguments.models, arguments.rounds)
     else:

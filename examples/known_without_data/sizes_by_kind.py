@@ -19,6 +19,7 @@ own library; the bags and the transformer read its help and its packages.
 from __future__ import annotations
 
 import argparse
+import gzip
 import io
 import json
 import sysconfig
@@ -202,22 +203,22 @@ def windows(texts: list[list[str]], length: int, vocabulary: int, records: int) 
 
 
 @cache
-def packages() -> Records:
+def packages(length: int = 40, vocabulary: int = 2000, records: int = 2000) -> Records:
     root = Path(sysconfig.get_path("stdlib"))
     texts = [
         " ".join(p.read_text("utf8", "replace") for p in sorted((root / name).rglob("*.py")))
         for name in PACKAGES
     ]
-    return windows([text.split() for text in texts], 40, 2000, 2000)
+    return windows([text.split() for text in texts], length, vocabulary, records)
 
 
 @cache
-def topics(length: int, vocabulary: int) -> Records:
+def topics(length: int, vocabulary: int, records: int = 2000) -> Records:
     """The twelve longest pages of Python's own help."""
     from pydoc_data.topics import topics as pages
 
     longest = sorted(sorted(pages), key=lambda name: -len(pages[name]))[:12]
-    return windows([pages[name].split() for name in longest], length, vocabulary, 2000)
+    return windows([pages[name].split() for name in longest], length, vocabulary, records)
 
 
 class Bag(nn.Module):
@@ -243,25 +244,159 @@ class Words(nn.Module):
         return self.head(self.norm(self.block(x, False)).mean(-2))
 
 
+class GatedWords(nn.Module):
+    """A GRU, written out, over words."""
+
+    def __init__(self, width: int = 16) -> None:
+        super().__init__()
+        self.words, self.head = nn.Embedding(500, width), nn.Linear(width, 12)
+        self.of_word, self.of_state = nn.Linear(width, 3 * width), nn.Linear(width, 3 * width)
+        self.width = width
+
+    def forward(self, ids: torch.Tensor) -> torch.Tensor:
+        state = torch.zeros(ids.shape[0], self.width)
+        for word in self.words(ids).unbind(-2):
+            of_word, of_state = self.of_word(word).chunk(3, -1), self.of_state(state).chunk(3, -1)
+            reset = torch.sigmoid(of_word[0] + of_state[0])
+            update = torch.sigmoid(of_word[1] + of_state[1])
+            new = torch.tanh(of_word[2] + reset * of_state[2])
+            state = update * state + (1.0 - update) * new
+        return self.head(state)
+
+
 # -- others ---------------------------------------------------------------------------------------
 
 
 class Recurrent(nn.Module):
-    """An LSTM, written out, over the rows of a picture."""
+    """An LSTM, written out, over rows of numbers."""
 
-    def __init__(self, width: int = 16) -> None:
+    def __init__(self, inputs: int = 8, classes: int = 10, width: int = 16) -> None:
         super().__init__()
-        self.of_row, self.of_state = nn.Linear(8, 4 * width), nn.Linear(width, 4 * width)
-        self.head, self.width = nn.Linear(width, 10), width
+        self.of_row, self.of_state = nn.Linear(inputs, 4 * width), nn.Linear(width, 4 * width)
+        self.head, self.width = nn.Linear(width, classes), width
+
+    def rows(self, x: torch.Tensor) -> torch.Tensor:
+        return x.unflatten(-1, (8, 8))
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         state = cell = torch.zeros(x.shape[0], self.width)
-        for row in x.unflatten(-1, (8, 8)).unbind(-2):
+        for row in self.rows(x).unbind(-2):
             gates = self.of_row(row) + self.of_state(state)
             i, f, g, o = gates.chunk(4, -1)
             cell = torch.sigmoid(f + 1.0) * cell + torch.sigmoid(i) * torch.tanh(g)
             state = torch.sigmoid(o) * torch.tanh(cell)
         return self.head(state)
+
+
+class RecurrentWords(Recurrent):
+    """An LSTM over the embeddings of words."""
+
+    def __init__(self) -> None:
+        super().__init__(16, 8)
+        self.words = nn.Embedding(500, 16)
+
+    def rows(self, x: torch.Tensor) -> torch.Tensor:
+        return self.words(x)
+
+
+class Pieces(nn.Module):
+    """One block of a transformer over the rows, or the squares, of a picture.
+
+    Args:
+        count: How many pieces.
+        size: How many numbers each has.
+        classes: How many outputs.
+        cut: From pictures to pieces.
+    """
+
+    def __init__(
+        self, count: int, size: int, classes: int, cut: Callable[[torch.Tensor], torch.Tensor]
+    ) -> None:
+        super().__init__()
+        self.of_piece, self.places = nn.Linear(size, 16), nn.Embedding(count, 16)
+        self.block, self.norm = first.Block(16), nn.LayerNorm(16)
+        self.head, self.cut, self.count = nn.Linear(16, classes), cut, count
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        pieces = self.of_piece(self.cut(x)) + self.places(torch.arange(self.count))
+        return self.head(self.norm(self.block(pieces, False)).mean(-2))
+
+
+@cache
+def digits_of_half(*, is_public: bool) -> Records:
+    """The digits below five, or those from five on."""
+    x, y, test_x, test_y = first.digits()
+    x, y = torch.cat([x, test_x]), torch.cat([y, test_y])
+    own = (y < 5) == is_public
+    x, y = x[own], y[own] % 5
+    return x[:700], y[:700], x[700:], y[700:]
+
+
+@cache
+def of_public_digits() -> dict[str, torch.Tensor]:
+    """Weights of a transformer that was trained on the digits below five, without privacy."""
+    torch.manual_seed(3)
+    model = Pieces(8, 8, 5, rows_of)
+    x, y, _, _ = digits_of_half(is_public=True)
+    optimizer = torch.optim.Adam(model.parameters(), 3e-3)
+    for _ in range(40):
+        for batch in torch.randperm(len(x)).split(64):
+            optimizer.zero_grad()
+            nn.functional.cross_entropy(model(x[batch]), y[batch]).backward()
+            optimizer.step()
+    return model.state_dict()
+
+
+def fine_tuned() -> nn.Module:
+    """That transformer, with a new head."""
+    public = of_public_digits()
+    model = Pieces(8, 8, 5, rows_of)
+    own_head = {f"head.{name}": part for name, part in model.head.state_dict().items()}
+    model.load_state_dict(public | own_head)
+    return model
+
+
+FASHION = Path("/usr/share/datasets/fashion-mnist")  # apt install dataset-fashion-mnist
+
+
+@cache
+def fashion() -> Records:
+    """5,000 pictures of Fashion-MNIST."""
+    pixels, labels = (
+        gzip.decompress((FASHION / f"train-{name}-ubyte.gz").read_bytes())
+        for name in ("images-idx3", "labels-idx1")
+    )
+    x = np.frombuffer(pixels, np.uint8, offset=16).reshape(-1, 784) / 255.0
+    y = np.frombuffer(labels, np.uint8, offset=8).astype(np.int64)
+    return split(x[: 5000 + TESTS], y[: 5000 + TESTS], 5000)
+
+
+def pixels_of_fashion() -> Any:
+    return odp.made_up_inputs(*[(0, 1)] * 784)
+
+
+class RecurrentPicture(Recurrent):
+    def __init__(self) -> None:
+        super().__init__(28, 10)
+
+    def rows(self, x: torch.Tensor) -> torch.Tensor:
+        return x.unflatten(-1, (28, 28))
+
+
+def large_squares_of(x: torch.Tensor) -> torch.Tensor:
+    """Sixteen squares of seven times seven pixels."""
+    parts = x.unflatten(-1, (4, 7, 4, 7)).transpose(-3, -2)
+    return parts.flatten(-4, -3).flatten(-2)
+
+
+def rows_of(x: torch.Tensor) -> torch.Tensor:
+    return x.unflatten(-1, (8, 8))
+
+
+def squares_of(x: torch.Tensor) -> torch.Tensor:
+    """Nine squares of four times four pixels, of three colours."""
+    parts = x.unflatten(-1, (3, 4)).unflatten(-3, (3, 4))  # (..., 3, 3, 4, 3, 4)
+    return parts.movedim(-5, -1).transpose(-4, -3).flatten(-3).flatten(-3, -2)
 
 
 @cache
@@ -318,8 +453,34 @@ TASKS = {
     "help, transformer, 12": Family(
         Words, lambda: topics(12, 500), lambda: odp.made_up_tokens(500, 12)
     ),
+    "help, GRU, 12": Family(
+        GatedWords, lambda: topics(12, 500, 8000), lambda: odp.made_up_tokens(500, 12)
+    ),
+    "packages, LSTM, 8": Family(
+        RecurrentWords, lambda: packages(16, 500, 8000), lambda: odp.made_up_tokens(500, 16)
+    ),
+    "digits, transformer over rows, 10": Family(
+        lambda: Pieces(8, 8, 10, rows_of), first.digits, lambda: first.pixels(64)
+    ),
+    "photographs, transformer over squares, 6": Family(
+        lambda: Pieces(9, 48, 6, squares_of), patches, lambda: odp.made_up_images(3, 12, 12)
+    ),
+    "digits, fine-tuned transformer over rows, 5": Family(
+        fine_tuned, lambda: digits_of_half(is_public=False), lambda: first.pixels(64)
+    ),
+    "Fashion-MNIST, transformer over squares, 10": Family(
+        lambda: Pieces(16, 49, 10, large_squares_of), fashion, pixels_of_fashion
+    ),
+    "Fashion-MNIST, LSTM over rows, 10": Family(RecurrentPicture, fashion, pixels_of_fashion),
 }
-SEQUENCES = ("digits, LSTM, 10", "help, transformer, 12")
+TOKENS = ("help, transformer, 12", "help, GRU, 12", "packages, LSTM, 8")
+RECURRENT = ("digits, LSTM, 10", "Fashion-MNIST, LSTM over rows, 10")
+NUMBERS = (
+    "digits, transformer over rows, 10",
+    "photographs, transformer over squares, 6",
+    "digits, fine-tuned transformer over rows, 5",
+    "Fashion-MNIST, transformer over squares, 10",
+)
 
 
 # -- trainings ------------------------------------------------------------------------------------
@@ -416,16 +577,22 @@ def of_tasks(found: Accuracies) -> str:
 def differences(epsilons: tuple[float, ...] = EPSILONS) -> dict[str, list[float]]:
     """Of each task, by what is compared with what."""
     found = accuracies(epsilons)
-    others = [own for name, own in found.items() if name not in SEQUENCES]
-    sequences = [own for name, own in found.items() if name in SEQUENCES]
-    by_kind = [own[2] for own in others] + [own[0] for own in sequences]
-    every = others + sequences
+    tokens, recurrent, numbers = (
+        [found[name] for name in names if name in found] for names in (TOKENS, RECURRENT, NUMBERS)
+    )
+    others = [own for name, own in found.items() if name not in (*TOKENS, *RECURRENT, *NUMBERS)]
+    by_kind = [own[2] for own in others + numbers] + [own[0] for own in tokens + recurrent]
+    every = others + numbers + tokens + recurrent
     return {
         "size 1.7 over 1.0, without attention and recurrence": [
             own[2, 0] - own[1, 0] for own in others
         ],
-        "size 0.85 over 1.0, with attention or recurrence": [
-            own[0, 0] - own[1, 0] for own in sequences
+        "size 1.7 over 1.0, attention over numbers": [own[2, 0] - own[1, 0] for own in numbers],
+        "size 0.85 over 1.0, recurrence over numbers": [
+            own[0, 0] - own[1, 0] for own in recurrent
+        ],
+        "size 0.85 over 1.0, attention or recurrence over tokens": [
+            own[0, 0] - own[1, 0] for own in tokens
         ],
         "size by kind over 1.0": [
             own[0] - one[1, 0] for own, one in zip(by_kind, every, strict=True)

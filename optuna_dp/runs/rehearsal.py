@@ -29,7 +29,7 @@ from optuna_dp.runs.run import Run
 from optuna_dp.training.learner import Learner, Rehearsable, take_steps
 from optuna_dp.training.noise_walk import NoiseWalk, noise_walk
 from optuna_dp.training.optimizers import OptimizerFactory
-from optuna_dp.training.record_arrays import some_rows
+from optuna_dp.training.record_arrays import is_array, leaves, some_rows
 from optuna_dp.training.schedules import DEFAULT_SCHEDULE, Schedule
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ Inputs: TypeAlias = Any
 # Numbers of a model that are trained: an array of numpy or a tensor of PyTorch.
 Weight: TypeAlias = Any
 
-# Of models whose trained weights act through attention or recurrence, and of all others.
+# Of models whose trained weights act through recurrence, or on tokens through attention; others.
 SEQUENCE_SIZE, SIZE = 0.85, 1.7
 _GIVEN = "size was given"
 # Of models with one output, whose targets lie in [-1, 1].
@@ -124,10 +124,11 @@ def rehearse_module(
         schedule: How the rate falls, and which of the last weights are averaged.
         clipping_norm: Largest norm of one record's gradient; positive.
         size: How far noise may move the logits, positive. By default 0.85 if trained weights act
-            on them through attention or recurrence, as in a transformer, with LoRA or in an LSTM;
-            1.7 if not, as in a softmax regression, a dense or convolutional network, a table or a
-            bag of embeddings, and a last layer, whatever is frozen before it. 0.5 for a single
-            output. ``Rehearsal.reason`` says which it was. The rate is about in proportion to it.
+            on them through recurrence, as in an LSTM, or on tokens through attention, as in a
+            language model or with LoRA; 1.7 if not, as in a softmax regression, a dense or
+            convolutional network, a transformer over pictures or measurements, a table or a bag
+            of embeddings, and a last layer, whatever is frozen before it. 0.5 for a single output.
+            ``Rehearsal.reason`` says which it was. The rate is about in proportion to it.
 
     Raises:
         InvalidArgumentError: If an argument is not allowed; if the module cannot take the inputs.
@@ -376,9 +377,20 @@ def _usual_size(weights: Rehearsable, inputs: Inputs, outputs: int) -> tuple[flo
     """Returns how far noise may move the outputs by default, and why."""
     if outputs == 1:
         return ONE_OUTPUT_SIZE, "the model has a single output"
-    if weights.has_attention_or_recurrence(inputs):
-        return SEQUENCE_SIZE, "trained weights act through attention or recurrence"
-    return SIZE, "no trained weight acts through attention or recurrence"
+    layers = weights.sequence_layers(inputs)
+    if "recurrence" in layers:
+        return SEQUENCE_SIZE, "trained weights act through recurrence"
+    if "attention" in layers and _has_tokens(inputs):
+        return SEQUENCE_SIZE, "trained weights act on tokens through attention"
+    return SIZE, "no trained weight acts through recurrence, or on tokens through attention"
+
+
+def _has_tokens(inputs: Inputs) -> bool:
+    """Returns whether whole numbers are among some inputs, several for each record."""
+    return any(
+        is_array(array) and array.ndim > 1 and "int" in str(array.dtype)
+        for array in leaves(inputs)
+    )
 
 
 def _matrices(values: list[Weight]) -> int:

@@ -85,8 +85,10 @@ class Rehearsable(Weights, Protocol):
             inputs: What the model is called with; no records.
         """
 
-    def has_attention_or_recurrence(self, inputs: Part) -> bool:
-        """Returns whether trained weights act on the output through attention or recurrence.
+    def sequence_layers(self, inputs: Part) -> set[str]:
+        """Returns through what trained weights act on the output.
+
+        "attention", "recurrence", both, or nothing of the kind.
 
         Args:
             inputs: As for :meth:`outputs`.

@@ -1,6 +1,6 @@
 """Whether noise in trained weights passes through attention or recurrence on its way to an output.
 
-Models of which it does bear less noise (``docs/explanation/known-without-data.md``). The answer is
+Many of these models bear less noise (``docs/explanation/known-without-data.md``). The answer is
 read off the graph that PyTorch keeps of how an output was computed. So it does not matter whose
 modules a model is made of, or whether it has any: attention that is written out is found as well,
 and frozen parts before all that is trained do not count.
@@ -14,7 +14,7 @@ import torch
 from torch.autograd.graph import Node
 
 # Kernels that are all of attention, or all steps of a recurrent layer, in one.
-_FUSED = ("attention", "attn", "rnn", "lstm")
+_FUSED = {"attention": "attention", "attn": "attention", "rnn": "recurrence", "lstm": "recurrence"}
 # Products of two arrays, of which one may be a weight. Those of whole batches may be of two arrays
 # that both depend on the record.
 _BATCHED = ("Bmm", "Baddbmm")
@@ -25,8 +25,10 @@ _LOOKUPS = ("Embedding", "EmbeddingBag", "Index", "IndexSelect", "Gather")
 _LEAF = "AccumulateGrad"
 
 
-def has_attention_or_recurrence(outputs: torch.Tensor) -> bool:
-    """Returns whether trained weights act on an output through attention or recurrence.
+def sequence_layers(outputs: torch.Tensor) -> set[str]:
+    """Returns through what trained weights act on an output.
+
+    "attention", "recurrence", both, or nothing of the kind.
 
     Attention is a kernel of that name, or a softmax of a product of two arrays neither of which is
     a weight, as of queries and keys. Recurrence is a kernel of that name, or a weight that is
@@ -35,21 +37,21 @@ def has_attention_or_recurrence(outputs: torch.Tensor) -> bool:
     Args:
         outputs: What a model has returned while gradients were recorded.
     """
+    found: set[str] = set()
     weights_behind: dict[Node, frozenset[Node]] = {}
     for node in _in_order(outputs.grad_fn):
-        if any(word in node.name().lower() for word in _FUSED):
-            return True
+        found |= {layer for word, layer in _FUSED.items() if word in node.name().lower()}
         kind, parts = _kind(node), _parts(node)
         if kind in _SOFTMAX and any(map(_is_of_activations, _products_before(node))):
-            return True
+            found.add("attention")
         behind = frozenset[Node]().union(*(weights_behind[part] for part in parts))
         if kind in _PRODUCTS:
             weights = {weight for part in parts if (weight := _weight(part)) is not None}
             if not weights.isdisjoint(behind):
-                return True
+                found.add("recurrence")
             behind |= weights
         weights_behind[node] = behind
-    return False
+    return found
 
 
 def _kind(node: Node) -> str:

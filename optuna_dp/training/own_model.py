@@ -18,7 +18,7 @@ from torch.nn.modules.batchnorm import _NormBase
 from optuna_dp.core.arrays import FloatArray
 from optuna_dp.errors import InvalidArgumentError, Text
 from optuna_dp.training.learner import Rehearsable
-from optuna_dp.training.noise_paths import has_attention_or_recurrence
+from optuna_dp.training.noise_paths import sequence_layers
 from optuna_dp.training.optimizers import OptimizerFactory, torch_optimizer
 from optuna_dp.training.record_arrays import Array, Part, leaves, mapped, some_rows
 from optuna_dp.training.record_functions import REMEDY_FOR_STATISTICS
@@ -164,11 +164,11 @@ class OwnModel(Rehearsable):
         return [*self._module.parameters(), *self._module.buffers()]
 
     @without_cached_casts()
-    def has_attention_or_recurrence(self, inputs: Part) -> bool:
+    def sequence_layers(self, inputs: Part) -> set[str]:
         parts = self.on_device(self.as_called(some_rows(inputs, _ROWS_FOLLOWED)))
         with torch.enable_grad(), _not_compiled():
             output = self._output(parts)
-        return isinstance(output, torch.Tensor) and has_attention_or_recurrence(output)
+        return sequence_layers(output) if isinstance(output, torch.Tensor) else set()
 
     def as_called(self, inputs: Part) -> Part:
         """Returns inputs in the way in which the module is called with them.

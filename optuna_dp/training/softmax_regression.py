@@ -137,8 +137,8 @@ class SoftmaxLearner(Learner):
     def outputs(self, inputs: Part) -> FloatArray:
         return np.asarray(np.asarray(inputs, dtype=np.float64) @ self._trained)
 
-    def has_attention_or_recurrence(self, inputs: Part) -> bool:
-        return False
+    def sequence_layers(self, inputs: Part) -> set[str]:
+        return set()
 
     def clipped_sum(
         self, records: Records, batch: npt.NDArray[np.int64], step: ExactStep

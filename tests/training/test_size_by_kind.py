@@ -160,13 +160,13 @@ def found(model: nn.Module, inputs: Any, **arguments: Any) -> odp.Rehearsal:
     ],
     ids=["encoder", "product", "einsum", "kernel", "LoRA", "LSTM", "GRU", "RNN", "cells", "loop"],
 )  # fmt: skip
-def test_a_smaller_size_is_for_weights_that_act_through_attention_or_recurrence(
+def test_a_smaller_size_is_for_recurrence_and_for_attention_over_tokens(
     make: Any, inputs: Any
 ) -> None:
     rehearsal = found(make(), inputs)
     assert rehearsal.aim == SEQUENCE_SIZE
     assert rehearsal.size == pytest.approx(SEQUENCE_SIZE, rel=0.06)
-    assert "through attention or recurrence" in rehearsal.reason
+    assert rehearsal.reason.startswith("trained weights act")
 
 
 @pytest.mark.parametrize(
@@ -183,9 +183,10 @@ def test_a_smaller_size_is_for_weights_that_act_through_attention_or_recurrence(
         (lambda: on_frozen_transformer(nn.Linear(8, 3)), IDS),
         (lambda: on_frozen_transformer(nn.Linear(8, 8), nn.ReLU(), nn.Linear(8, 3)), IDS),
         (lambda: Loop(None), SERIES[:, :1]),
+        (lambda: nn.TransformerEncoderLayer(8, 2, 8, dropout=0.0, batch_first=True), SERIES),
     ],
     ids=["dense", "convolutions", "wide and deep", "bag", "tied", "experts", "shared", "linear",
-         "last layer", "last layers", "one step"],
+         "last layer", "last layers", "one step", "attention over numbers"],
 )  # fmt: skip
 def test_all_other_models_have_the_larger_size(make: Any, inputs: Any) -> None:
     rehearsal = found(make(), inputs)

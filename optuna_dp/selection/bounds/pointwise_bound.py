@@ -273,6 +273,7 @@ def pointwise_bound(
         startup_runs: See there.
         cells: See there; few of them say quickly where to look.
     """
+
     def profile(side: DominatingPair, cells: int) -> PointwiseProfile:
         return PointwiseProfile(
             side, trials, density_bounds, startup_runs=startup_runs, cells=cells
