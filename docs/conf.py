@@ -19,11 +19,13 @@ extensions = [
     "sphinx.ext.autodoc",
     "sphinx.ext.doctest",
     "sphinx.ext.napoleon",
+    "table_names",
 ]
 myst_enable_extensions = ["dollarmath", "amsmath", "deflist"]
 myst_heading_anchors = 4
 myst_dmath_double_inline = True
 suppress_warnings = ["myst.header"]
+highlight_language = "text"  # a block that names no language is what a terminal shows
 html_theme = "furo"
 html_math_renderer = "mathml"
 html_title = "optuna-dp"
