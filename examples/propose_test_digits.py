@@ -25,9 +25,9 @@ DELTA = 1e-5
 optuna.logging.set_verbosity(optuna.logging.WARNING)
 
 data = digits.load()
-n = len(data.train_x)
+RECORDS = 1355  # a number that may be public; of a secret one a round guess
 # Each record is placed independently of all others, whatever their number.
-part_of = odp.partition(n, K)
+part_of = odp.partition(len(data.train_x), K)
 parts = [(data.train_x[part_of == i], data.train_y[part_of == i]) for i in range(K)]
 
 
@@ -84,13 +84,10 @@ print(f"the same for the propose-test loop:            {planned.error:.2f}")
 
 # The final training, private, on all training records; and its score, private too. Noise covers
 # training and validation records, each of which is in one of the two.
-training = odp.dp_sgd(
-    noise_multiplier=digits.NOISE_MULTIPLIER,
-    sample_rate=digits.BATCH / n,
-    steps=math.ceil(EPOCHS * n / digits.BATCH),
-)
+steps, rate = math.ceil(EPOCHS * RECORDS / digits.BATCH), digits.BATCH / RECORDS
+training = odp.dp_sgd(noise_multiplier=digits.NOISE_MULTIPLIER, sample_rate=rate, steps=steps)
 cost = odp.compose(training, odp.gaussian(digits.SCORE_NOISE))
-weights = digits.train(data.train_x, data.train_y, epochs=EPOCHS, **choice.params)
+weights = digits.train(data.train_x, data.train_y, steps=steps, sample_rate=rate, **choice.params)
 score = digits.private_accuracy(weights, data.valid_x, data.valid_y)
 release = choice.with_training(cost, value=score, artifact=weights.tobytes())
 

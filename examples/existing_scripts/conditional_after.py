@@ -8,8 +8,8 @@ import optuna_dp as odp
 from optuna_dp import digits  # the data, and a training by DP-SGD
 
 data = digits.load()
-PLAN = odp.plan_budget(
-    epsilon=3.0, delta=1e-5, records=len(data.train_x), batch_size=64, epochs=5, pilots=(8, 3)
+PLAN = odp.plan_budget(  # 1355 may be public here; of a secret number give a round guess
+    epsilon=3.0, delta=1e-5, records=1355, batch_size=64, epochs=5, pilots=(8, 3)
 )
 
 
@@ -34,9 +34,11 @@ def objective(trial):
         clipping_norm=clipping_norm,
         steps=run.steps,
         noise_multiplier=run.noise_multiplier,
+        sample_rate=run.sample_rate,
     )
-    rate = digits.BATCH / len(features)  # of the batches that digits.train draws
-    training = odp.dp_sgd(noise_multiplier=run.noise_multiplier, sample_rate=rate, steps=run.steps)
+    training = odp.dp_sgd(
+        noise_multiplier=run.noise_multiplier, sample_rate=run.sample_rate, steps=run.steps
+    )
     run.spent(RdpAccountant().compose(training))  # digits.train keeps no accountant of its own
     return run.score(np.argmax(features @ weights, axis=1) == data.train_y)
 

@@ -11,6 +11,7 @@ x, y = load_breast_cancer(return_X_y=True)
 # Ranges that anybody could know, from the description of the data, not from these records.
 x = np.clip(np.log1p(x) / np.log1p([30, 40, 190, 2500, *[0.4] * 6, 3, 5, 22, 540, *[0.4] * 5, 0.03,
                                     36, 50, 250, 4250, *[1.3] * 6]), 0, 1)  # fmt: skip
+RECORDS = 569  # a number that may be public; of a secret one a round guess
 PARTS = 20
 part_of = odp.partition(len(x), PARTS)
 
@@ -45,11 +46,11 @@ def train_privately(c, noise_multiplier, sample_rate, steps, clipping=1.0):
         norms = np.maximum(np.linalg.norm(gradients, axis=1), 1e-12)
         total = (gradients * np.minimum(1, clipping / norms)[:, None]).sum(axis=0)
         total += rng.normal(0, noise_multiplier * clipping, len(weights))
-        weights -= 2.0 * (total / (sample_rate * len(x)) + weights / (c * len(x)))
+        weights -= 2.0 * (total / (sample_rate * RECORDS) + weights / (c * RECORDS))
     return weights
 
 
-FINAL = {"noise_multiplier": 2.0, "sample_rate": 64 / 569, "steps": 90}
+FINAL = {"noise_multiplier": 2.0, "sample_rate": 64 / RECORDS, "steps": 90}
 training = odp.dp_sgd(**FINAL)
 sampler = odp.NoisyMaxSampler(
     candidates=[{"c": float(c)} for c in np.geomspace(1e-4, 1e2, 15)],
