@@ -122,7 +122,7 @@ def figure_1(results: Path, static: Path) -> None:
         axis.set_ylabel("loss" if panel == "right" else "true accuracy of the chosen setting")
         if panel == "right":
             axis.set_yscale("log")
-        axis.legend(fontsize=7)
+        axis.legend(fontsize=9)
     save(figure, static / "dp-hypo-figure-1.svg")
 
 

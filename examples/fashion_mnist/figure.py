@@ -53,7 +53,7 @@ def draw() -> None:
     from matplotlib import pyplot
 
     pyplot.style.use(STATIC.parent / "figures.mplstyle")
-    figure, axis = pyplot.subplots(figsize=(5.6, 3.6))
+    figure, axis = pyplot.subplots(figsize=(5.0, 4.8))
     for arm, name in NAMES.items():
         by_epsilon = sorted(read()[arm].items())
         places = [epsilon for epsilon, _ in by_epsilon]
@@ -63,13 +63,13 @@ def draw() -> None:
             axis.plot([epsilon] * len(values), values, ".", color="0.5", markersize=3)
     for (name, (accuracy, epsilon)), marker in zip(PUBLISHED.items(), "xs", strict=True):
         label = f"{name}, published (tuning not charged)"
-        axis.plot([epsilon], [accuracy], marker, color="0.3", label=label)
+        axis.plot([epsilon], [accuracy], marker, color="0.5", label=label)
     axis.set_xscale("log")
     axis.set_xticks([1, 2.7, 8], ["1", "2.7", "8"])
     axis.minorticks_off()
     axis.set_xlabel("epsilon (delta 1e-5)")
     axis.set_ylabel("test accuracy in per cent")
-    axis.legend(fontsize=8, loc="lower right", bbox_to_anchor=(1.0, 0.08))
+    axis.legend(fontsize=9, loc="upper center", bbox_to_anchor=(0.45, -0.16))
     figure.tight_layout()
     figure.savefig(STATIC / "fashion-mnist.svg", metadata={"Date": None})
 
