@@ -194,7 +194,9 @@ def step_facts(spending: JsonObject) -> list[Fact]:
     optimizer = {"function": "made by a function of the script"}.get(
         step["optimizer"], step["optimizer"]
     )
-    rate = "found on made-up inputs and noise" if step["rate"] == REHEARSED else "given by it"
+    rate = (
+        "found on made-up inputs and noise" if step["rate"] == REHEARSED else "given by the script"
+    )
     own = f"{optimizer}; the rate of the first step was {rate}. It sees noisy sums only"
     return enforced({"Sums and noise": text, "Optimizer": own}, Part.RUNS)
 

@@ -254,16 +254,19 @@ def plot_renyi_divergence(
     for (name, event), colour in zip(_parts(target, guarantee), theme.PARTS, strict=False):
         part = Guarantee(event, guarantee.neighboring_relation)
         theme.line(figure, _renyi_curve(part), name, colour, dash="dash")
+    divergence = dict(curve)[order]
     theme.points(
-        figure,
-        [(order, dict(curve)[order])],
-        "marked",
-        theme.GUARANTEE,
-        size=11,
-        mode="markers+text",
-        text=[f"best order at delta {marked_delta:g}  "],
-        textposition="top left",
-        showlegend=False,
+        figure, [(order, divergence)], "marked", theme.GUARANTEE, size=11, showlegend=False
+    )
+    # High above the point: left of it a narrow figure ends, and right of it the curves rise.
+    figure.add_annotation(
+        x=math.log10(order),
+        y=math.log10(divergence),
+        ax=0,
+        ay=-90,
+        text=f"best order<br>at delta {marked_delta:g}",
+        arrowcolor=theme.WORDS,
+        font={"color": theme.WORDS},
     )
     return figure
 

@@ -63,6 +63,8 @@ def figure(title: str, *, x: str, y: str, curator: str = "") -> go.Figure:
         # Beneath the axis titles, whatever the height: a fixed number of pixels from the bottom.
         legend={"orientation": "h", "yref": "container", "yanchor": "bottom", "y": 0.01, "x": 0.0},
         margin={"l": 70, "r": 30, "t": 70, "b": 110},
+        # In the margin at the right: above, it would lie over the title of a narrow figure.
+        modebar={"orientation": "v", "bgcolor": "rgba(0, 0, 0, 0)", "color": OTHER},
         hovermode="closest",
     )
     empty_figure.update_xaxes(title={"text": x, "standoff": 8}, **AXIS)
