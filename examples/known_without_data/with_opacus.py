@@ -1,6 +1,6 @@
 """The learning rate that follows from public numbers beside usual ones, trained by Opacus.
 
-    pip install torch==2.13.0 && pip install "optuna-dp[opacus]"
+    pip install torch==2.13.0 && pip install ".[opacus]"
     python examples/known_without_data/with_opacus.py --repetitions 6
     python examples/known_without_data/with_opacus.py --network cnn --curves --repetitions 3
 

@@ -63,7 +63,8 @@ def objective(trial, data=DATA):
         record_score=record_score,
         physical_batch_size=64,  # memory for the gradients of 64 records at a time
     )
-    trained.model.save_pretrained("lora")  # the trained part only
+    if not run.is_pilot:  # of the last run
+        trained.model.save_pretrained("lora")  # the trained part only
     return trained.score
 
 
