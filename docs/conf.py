@@ -25,7 +25,6 @@ myst_enable_extensions = ["dollarmath", "amsmath", "deflist"]
 myst_heading_anchors = 4
 myst_dmath_double_inline = True
 suppress_warnings = ["myst.header"]
-highlight_language = "text"  # a block that names no language is what a terminal shows
 html_theme = "furo"
 html_math_renderer = "mathml"
 html_title = "optuna-dp"
@@ -38,7 +37,12 @@ autodoc_mock_imports = [
     package for package in ("flwr", "cryptography", "pytest") if find_spec(package) is None
 ]
 autodoc_member_order = "bysource"
-napoleon_custom_sections = [("Guarantees", "params_style")]
+napoleon_custom_sections = ["Guarantees"]
+autodoc_type_aliases = {
+    "ArrayLike": "numpy.typing.ArrayLike",
+    "npt.ArrayLike": "numpy.typing.ArrayLike",
+    "FloatArray": "numpy.ndarray",
+}
 doctest_global_setup = """
 import optuna
 import optuna_dp as odp
