@@ -42,10 +42,9 @@ PUBLIC_SCORES = Assumption(
     "row *The score*",
 )
 TOLD_APART = Assumption(
-    "Which records are scored and which are trained on was told by a rule that looks at one "
-    "record at a time (its identifier and a key, or a coin of its own), not at places in a file "
-    "or a "
-    "list.",
+    "No record is both trained on and scored. Which of the two happens to it was told by a rule "
+    "that looks at one record at a time (its identifier and a key, or a coin of its own), not at "
+    "places in a file or a list.",
     "rows *The score* and *Planned for*",
 )
 NO_EXACT_SCORE_DECIDED = Assumption(

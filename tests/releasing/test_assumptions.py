@@ -157,8 +157,8 @@ def test_promises_of_public_and_disjoint_scores_are_there_where_they_are_needed(
     public = odp.release(finished(budget(2, score=None)))
     assert "scores were computed on are public" in texts(public)
     assert "scores were computed on are public" not in texts(enforced)
-    assert "looks at nothing but the record itself" in texts(disjoint)
-    assert "looks at nothing but the record itself" not in texts(enforced)
+    assert "No record is both trained on and scored" in texts(disjoint)
+    assert "both trained on and scored" not in texts(enforced)
 
 
 # -- how many records are protected --------------------------------------------------------------
