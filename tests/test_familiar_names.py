@@ -52,3 +52,11 @@ def test_a_training_says_how_an_argument_is_called_here(name: str, remedy: str) 
         fixes.append(caught.value.fix)
     assert remedy in fixes[0]
     assert fixes[0] != fixes[1]  # Which lists all arguments.
+
+
+def test_a_loop_with_opacus_says_so_under_the_name_that_the_function_has() -> None:
+    pytest.importorskip("opacus")
+    for name, problem in (("unheard_of", "odp.opacus.make_private has no"), ("clipping", "norm")):
+        with refuses(name) as caught:
+            odp.opacus.make_private(None, **{name: "adaptive"})  # type: ignore[call-arg]
+        assert problem in caught.value.why

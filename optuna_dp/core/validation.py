@@ -162,6 +162,7 @@ def is_large_delta(delta: float, records: float) -> bool:
 def answers_familiar_names(
     answers: Mapping[str, tuple[str, str]],
     refused_in: Callable[..., AbstractContextManager[None]] | None = None,
+    package: str = "odp",
 ) -> Callable[[Callable[_P, _R]], Callable[_P, _R]]:
     """Returns a decorator that answers arguments a function has not, as other libraries name them.
 
@@ -171,6 +172,7 @@ def answers_familiar_names(
         answers: By a name from another library, what is the case and what to do.
         refused_in: From the arguments of a call that does not fit to the context in which its
             error is raised; None is none.
+        package: Where users find the function.
     """
 
     def decorated(function: Callable[_P, _R]) -> Callable[_P, _R]:
@@ -181,7 +183,8 @@ def answers_familiar_names(
             try:
                 signature.bind(*args, **kwargs)
             except TypeError:
-                answer = _unexpected(function.__name__, signature, answers, args, kwargs)
+                name = f"{package}.{function.__name__}"
+                answer = _unexpected(name, signature, answers, args, kwargs)
                 context = (
                     contextlib.nullcontext() if not refused_in else refused_in(*args, **kwargs)
                 )
@@ -208,7 +211,7 @@ def _unexpected(
     names = ", ".join(f"{parameter.name}=" for parameter in parameters)
     for name, value in kwargs.items():
         if name not in signature.parameters:
-            default = (f"odp.{function} has no such argument", f"It has {names}.")
+            default = (f"{function} has no such argument", f"It has {names}.")
             problem, fix = answers.get(name, default)
             return InvalidArgumentError(name, value, problem=problem, fix=fix)
     places = [p for p in parameters if p.kind is not inspect.Parameter.KEYWORD_ONLY]
@@ -217,7 +220,7 @@ def _unexpected(
         return InvalidArgumentError(
             f"argument {len(places) + 1}",
             args[len(places)],
-            problem=f"odp.{function} takes it by name, so that none is taken for another",
+            problem=f"{function} takes it by name, so that none is taken for another",
             fix=f"Write {keyword}=... . The names are {names}.",
         )
     return None

@@ -39,6 +39,10 @@ _FAMILIAR_NAMES = {
         "the plan decides how many steps there are, and the batches are all of them",
         "Take the argument and the loop over epochs away.",
     ),
+    "clipping": (
+        "the gradient of all parameters together is clipped to one norm",
+        "Take the argument away. The norm is clipping_norm=... .",
+    ),
     "poisson_sampling": ("batches are always Poisson samples", "Take the argument away."),
     "loss_reduction": (
         "the loss has to be the mean of one number for each record",
@@ -54,7 +58,7 @@ _FAMILIAR_NAMES = {
 }  # fmt: skip
 
 
-@validation.answers_familiar_names(_FAMILIAR_NAMES)
+@validation.answers_familiar_names(_FAMILIAR_NAMES, package="odp.opacus")
 def make_private(
     run: Run,
     *,
