@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeGuard
 import numpy as np
 import numpy.typing as npt
 
-from optuna_dp.errors import InvalidArgumentError, Text
+from optuna_dp.errors import InvalidArgumentError, Text, type_of
 
 if TYPE_CHECKING:
     import torch
@@ -66,7 +66,7 @@ def columns_of(rows: Rows, names: Sequence[str]) -> dict[str, npt.NDArray[Any]]:
             )
         return {name: values[:, place] for place, name in enumerate(names)}
     _refuse_missing(names, own_names)
-    columns = {name: column_of(rows[name]) for name in names}
+    columns = {name: _named_column(rows, name) for name in names}
     lengths = {column.shape for column in columns.values()}
     if len(lengths) != 1 or len(next(iter(lengths))) != 1:
         raise InvalidArgumentError(
@@ -87,6 +87,19 @@ def _refuse_missing(names: Sequence[str], own_names: Sequence[str]) -> None:
             problem="the schema has these columns",
             fix=f"The table has {', '.join(map(repr, own_names))}.",
         )
+
+
+def _named_column(rows: Rows, name: str) -> npt.NDArray[Any]:
+    """Returns a column of a table, and names it in the error if it is a single value."""
+    try:
+        return column_of(rows[name])
+    except InvalidArgumentError:
+        raise InvalidArgumentError(
+            "rows",
+            Text(f"a table whose {name!r} is a value of type {type(rows[name]).__name__}"),
+            allowed="each column must be a list or an array, with a value for each row",
+            fix=f"A table of one row: {{{name!r}: [value], ...}}.",
+        ) from None
 
 
 def column_of(values: Values) -> npt.NDArray[Any]:
@@ -122,7 +135,7 @@ def array_of(rows: Rows) -> npt.NDArray[Any]:
     if values.ndim == 0:
         raise InvalidArgumentError(
             "rows",
-            Text(f"a {type(rows).__name__}"),
+            type_of(rows),
             allowed="it must be a data frame, a mapping from names to columns, or an array",
             fix="A data set of PyTorch: encode(data.data, data.targets), or arrays made of its "
             "items.",

@@ -316,6 +316,7 @@ def test_what_says_nothing_public_is_refused_with_the_column_and_what_to_write(
     ("rows", "named"),
     [
         ({"age": [1]}, "'sex', 'day'"),
+        ({"age": [1], "sex": "F", "day": [None]}, "'sex': [value]"),
         ({"age": [1], "sex": ["F", "M"], "day": [None]}, ""),
         (np.zeros((3, 2)), ""),
         (None, ""),
