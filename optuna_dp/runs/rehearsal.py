@@ -464,7 +464,7 @@ def _first_outputs(weights: Rehearsable, inputs: Inputs) -> npt.NDArray[np.float
         raise InvalidArgumentError(
             "learning_rate",
             None,
-            problem="no rate is known for a model whose single output says which of two classes",
+            problem="no rate is known for a single output that is no logit, as after a sigmoid",
             fix="Let the model return a logit, and give loss=torch.nn.BCEWithLogitsLoss(). Or "
             "give learning_rate=, the rate of the first step.",
         )
