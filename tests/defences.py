@@ -233,6 +233,8 @@ TABLE: dict[str, list[tuple[Any, ...]]] = {
     "public-numbers": [
         ("records are no inputs of a rehearsal",
          "optuna_dp.training.records.refuse_as_inputs", refuses_nothing),
+        ("copies of records are no inputs of a rehearsal",
+         "optuna_dp.runs.scored_records.refuse_copied_inputs", refuses_nothing),
         ("ranges that another study has drawn are refused",
          "optuna_dp.runs.train._refuse_foreign_ranges", refuses_nothing),
         ("ranges are drawn once in a study",

@@ -2,6 +2,7 @@
 
 Where a plan scores on other records than the training's, those must be others. What can be seen
 of a slip is refused: views of the trained records, and copies as a mask or an index makes them.
+Copies are no inputs of a rehearsal either.
 """
 
 from __future__ import annotations
@@ -17,16 +18,17 @@ from optuna_dp.core import validation
 from optuna_dp.errors import InvalidArgumentError, Text, type_of
 from optuna_dp.runs.run import Run, SgdRun
 from optuna_dp.training.data_sets import origins
-from optuna_dp.training.record_arrays import overlap
+from optuna_dp.training.record_arrays import Part, is_array, leaves, overlap
 from optuna_dp.training.records import (
     ArrayRecords,
     DataSetRecords,
     Records,
+    private_inputs,
     read_records,
     warn_of_number,
 )
 
-_SAMPLE = 200  # Records to score that are looked for, evenly spaced.
+_SAMPLE = 200  # Rows that are looked for among the trained records, evenly spaced.
 _FEWEST = 20
 # Of the sample: how many have to be the one and only copy of one trained record. Tables of few
 # different rows have equal rows by chance, but hardly ever exactly one on either side.
@@ -177,6 +179,29 @@ def check_disjoint(records: Records, scored: Records) -> None:
         )
 
 
+def refuse_copied_inputs(inputs: Part, *private: Records | None) -> None:
+    """Refuses inputs of a rehearsal of which almost all are copies of a private record each.
+
+    Only if each part of them is: numbers of rows may be public, and equal to private ones.
+
+    Args:
+        inputs: What the model would be called with; None for nothing.
+        private: Records that the rate must not depend on; None for none.
+
+    Raises:
+        InvalidArgumentError: If they are. The error depends on the records.
+    """
+    parts = leaves(tuple(inputs) if isinstance(inputs, list) else inputs)
+    for records in private:
+        holders = [] if records is None else [*filter(is_array, records.holders())]
+        if parts and all(
+            is_array(part)
+            and any(_share_of_copies(holder, part) > _LARGEST_SHARE for holder in holders)
+            for part in parts
+        ):
+            raise private_inputs("copies of the private records")
+
+
 def _has_some_of(records: Records, scored: Records) -> bool:
     """Returns whether some records are the same in both, by their memory or their index."""
     if isinstance(records, DataSetRecords) and isinstance(scored, DataSetRecords):
@@ -189,24 +214,24 @@ def _has_some_of(records: Records, scored: Records) -> bool:
     return any(overlap(a, b) for a in trained_arrays for b in scored_arrays)
 
 
-def _share_of_copies(trained_array: object, scored_array: object) -> float:
-    """Returns how many of the records to score are equal to one trained record each, a share.
+def _share_of_copies(trained_array: object, other_array: object) -> float:
+    """Returns how many of other rows are equal to one trained record each, a share.
 
     Args:
-        trained_array: The first part of the trained records, an array of numpy or PyTorch; the
-            first axis is that of the records.
-        scored_array: The first part of the records to score, as above.
+        trained_array: A part of the trained records, an array of numpy or PyTorch; the first axis
+            is that of the records.
+        other_array: That part of the records to score, or inputs of a rehearsal; as above.
     """
-    trained_rows, scored_rows = _rows(trained_array), _rows(scored_array)
-    if trained_rows is None or scored_rows is None or len(scored_rows) < _FEWEST:
+    trained_rows, other_rows = _rows(trained_array), _rows(other_array)
+    if trained_rows is None or other_rows is None or len(other_rows) < _FEWEST:
         return 0.0
-    if trained_rows.shape[1] != scored_rows.shape[1] or trained_rows.dtype != scored_rows.dtype:
+    if trained_rows.shape[1] != other_rows.shape[1] or trained_rows.dtype != other_rows.dtype:
         return 0.0
-    places = np.unique(np.linspace(0, len(scored_rows) - 1, _SAMPLE).astype(np.int64))
-    sample_rows = scored_rows[places]
+    places = np.unique(np.linspace(0, len(other_rows) - 1, _SAMPLE).astype(np.int64))
+    sample_rows = other_rows[places]
     # One number of each record sorts out most: that of which the sample has most values.
     column = max(range(sample_rows.shape[1]), key=lambda i: np.unique(sample_rows[:, i]).size)
-    counts = [_counts(rows, sample_rows, column) for rows in (trained_rows, scored_rows)]
+    counts = [_counts(rows, sample_rows, column) for rows in (trained_rows, other_rows)]
     single_copies = sum(
         counts[0].get(row.tobytes(), 0) == 1 == counts[1][row.tobytes()] for row in sample_rows
     )

@@ -35,7 +35,12 @@ from optuna_dp.runs.rehearsal import (
     unknown_inputs,
 )
 from optuna_dp.runs.run import Run, SgdRun
-from optuna_dp.runs.scored_records import ScoredRecords, check_arguments, scored_records
+from optuna_dp.runs.scored_records import (
+    ScoredRecords,
+    check_arguments,
+    refuse_copied_inputs,
+    scored_records,
+)
 from optuna_dp.runs.trial_notes import BY_ENGINE, BY_FUNCTION, claim, noted, refuse_second
 from optuna_dp.study.entries import RANGES, SCORES, TRAININGS
 from optuna_dp.study.given_back import set_up_of
@@ -400,6 +405,7 @@ def train(
     )
     to_score = None if scored is None else scored.records
     held_out = to_score if scored is not None and scored.is_disjoint else None
+    refuse_copied_inputs(inputs, all_records, held_out)
     preparation = _preparation(records, None if held_out is None else score_records)
     user_model = _made(model)
 

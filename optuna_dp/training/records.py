@@ -295,14 +295,23 @@ def refuse_as_inputs(inputs: Part, *private: Records | None) -> None:
         holder for records in private if records is not None for holder in records.holders()
     ]
     if any(is_same(array, holder) for array in input_arrays for holder in holders):
-        raise InvalidArgumentError(
-            "inputs",
-            Text("some of the private records"),
-            problem="the learning rate is rehearsed on them without noise, so they must be made "
-            "up or public",
-            fix="Describe what is public about a record: odp.made_up_images(1, 28, 28), "
-            "odp.made_up_tokens(vocabulary, length) or odp.made_up_inputs(...).",
-        )
+        raise private_inputs("some of the private records")
+
+
+def private_inputs(found: str) -> InvalidArgumentError:
+    """Returns the error for inputs of a rehearsal that are private records.
+
+    Args:
+        found: What the inputs are.
+    """
+    return InvalidArgumentError(
+        "inputs",
+        Text(found),
+        problem="the learning rate is rehearsed on them without noise, so they must be made "
+        "up or public",
+        fix="Describe what is public about a record: odp.made_up_images(1, 28, 28), "
+        "odp.made_up_tokens(vocabulary, length) or odp.made_up_inputs(...).",
+    )
 
 
 def _refuse_what_draws(records: object, name: str) -> None:

@@ -154,3 +154,14 @@ def test_the_log_says_that_records_to_score_are_trained_on(copied: int) -> None:
         else:
             train(records=trained, run=run, score="accuracy", score_records=scored, score_size=40)
     assert any("records to score" in line for line in lines) == (copied == 20)
+
+
+@pytest.mark.promise("public-numbers")
+@pytest.mark.parametrize("hold", [lambda x, y: (x, y), TensorDataset])
+def test_copies_of_records_are_no_inputs_of_a_rehearsal(hold: Any) -> None:
+    x, y = torch.randn(60, 4), torch.arange(60) % 3
+    batch = x[torch.randperm(60)[:32]]
+    with refuses("inputs"):
+        train(records=hold(x, y), run=started(60), learning_rate=None, inputs=batch)
+    public = torch.cat([x[:3], torch.randn(29, 4)])  # As where some persons are in both.
+    train(records=hold(x, y), run=started(60), learning_rate=None, inputs=public)
