@@ -354,9 +354,10 @@ class EachRecord:
             self._scope.argument,
             Text("a function of more than the record"),
             problem="the result for a made-up record is another one after other records were "
-            "computed. So the model or the function keeps something of earlier records, or draws "
-            "from a generator of its own",
-            fix="Use nothing but the record and PyTorch's own draws, as dropout does.",
+            "computed. So the model or the function keeps something of earlier records, changes "
+            "the record in place, or draws from a generator of its own",
+            fix="Use nothing but the record and PyTorch's own draws, as dropout does, and write "
+            "x = 2 * x, not x *= 2.",
         )
 
     def finds_places(self) -> bool:

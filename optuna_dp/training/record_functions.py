@@ -397,10 +397,17 @@ _TRANSLATIONS: tuple[tuple[tuple[str, ...], str | None, str, str], ...] = (
     (
         ("for target with class probabilities",),
         "model",
-        "it has one output for each record, and cross entropy needs one for each class",
-        "Let its last layer end with schema.outputs, or 2 of two classes. With one output for two "
-        "classes give loss=torch.nn.functional.binary_cross_entropy_with_logits, and targets that "
-        "are floats.",
+        "a record has as many outputs as targets, so cross entropy takes the targets for shares "
+        "of classes, and whole numbers are none",
+        "A model with one output: let its last layer end with schema.outputs, or 2 of two "
+        "classes. Or give loss=torch.nn.functional.binary_cross_entropy_with_logits, and targets "
+        "that are floats. One-hot targets: give the class instead, y.argmax(1).",
+    ),
+    (
+        ("multi-target not supported",),
+        "records",
+        "the target of a record has an axis, and cross entropy needs the number of its class",
+        "Take the axis away: y[:, 0]. One-hot targets: y.argmax(1).",
     ),
     (
         ("same device", "different devices"),

@@ -240,6 +240,8 @@ def test_what_cannot_be_trained_as_it_is_names_what_to_write() -> None:
     first = {"loss": lambda output, target: cross_entropy(output[0], target)}
     refused("learning_rate", "learning_rate=", Tuple(), inputs=INPUTS, **first)
     refused("records", "x[:, None]", nn.Linear(1, 3), (X[:, 0], Y))
+    refused("records", "y[:, 0]", model, (X, Y[:, None]))
+    refused("model", "y.argmax(1)", model, (X, nn.functional.one_hot(Y, 3)))
     texts = np.array(["yes", "no"] * (N // 2))
     refused("records", "odp.Schema(y=['no', 'yes']", model, (X, texts))
     refused("records", "odp.Schema(y=['no', 'yes']", model, (X, texts.astype(object)))
