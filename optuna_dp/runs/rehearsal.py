@@ -450,7 +450,7 @@ def _first_outputs(weights: Rehearsable, inputs: Inputs) -> npt.NDArray[np.float
             type_of(inputs),
             problem=f"the model failed on them: {type(error).__name__}: {error}",
             fix="Make them up as the model is called: a batch of inputs, a tuple for several "
-            "arguments, or a mapping for arguments by name.",
+            "arguments, or a mapping for arguments by name, all with as many rows.",
         ) from error
     if outputs.ndim != 2 or 0 in outputs.shape:
         raise InvalidArgumentError(

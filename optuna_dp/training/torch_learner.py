@@ -243,11 +243,17 @@ def _are_alike(inputs: Part, features: Part) -> bool:
     )
 
 
-def _example(features: Part) -> str | None:
-    """Returns the code that makes up inputs of a shape; None if none is known."""
+def _example(features: Part, rows: str = "") -> str | None:
+    """Returns the code that makes up inputs of a shape; None if none is known.
+
+    Args:
+        features: Those of some records.
+        rows: The argument that says how many are made up; empty for the functions' own numbers,
+            which differ.
+    """
     if isinstance(features, Mapping | tuple):
         named = features.items() if isinstance(features, Mapping) else enumerate(features)
-        examples = {name: _example(part) for name, part in named}
+        examples = {name: _example(part, ", rows=64") for name, part in named}
         if None in examples.values():
             return None
         if isinstance(features, tuple):
@@ -255,10 +261,12 @@ def _example(features: Part) -> str | None:
         return f"{{{', '.join(f'{name!r}: {example}' for name, example in examples.items())}}}"
     sizes = ", ".join(map(str, features.shape[1:]))
     if not features.is_floating_point():
-        return f"odp.made_up_tokens(vocabulary, {sizes})" if features.ndim == 2 else None
+        return f"odp.made_up_tokens(vocabulary, {sizes}{rows})" if features.ndim == 2 else None
     if features.ndim == 2:
-        return f"odp.made_up_inputs(*[(-1, 1)] * {sizes})"
-    return f"odp.made_up_images({sizes})" if features.ndim == 4 else f"torch.rand(64, {sizes})"
+        return f"odp.made_up_inputs(*[(-1, 1)] * {sizes}{rows})"
+    return (
+        f"odp.made_up_images({sizes}{rows})" if features.ndim == 4 else f"torch.rand(64, {sizes})"
+    )
 
 
 def _records_at_a_time(numbers: int, device: torch.device) -> int:

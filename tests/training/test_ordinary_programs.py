@@ -281,6 +281,27 @@ def test_without_inputs_the_error_makes_some_of_the_shape_of_a_record(
     assert train(model, records, inputs=example()).rehearsal is not None
 
 
+class TextAndSeries(nn.Module):
+    """A classifier of seven tokens and of a series of two columns and five days."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.words, self.days = nn.Embedding(9, 4), nn.Conv1d(2, 4, 3)
+        self.head = nn.Linear(8, 3)
+
+    def forward(self, tokens: Any, series: Any) -> Any:
+        return self.head(torch.cat([self.words(tokens).mean(1), self.days(series).mean(2)], 1))
+
+
+def test_the_example_of_several_inputs_makes_as_many_rows_of_each() -> None:
+    records = (torch.randint(0, 9, (N, 7)), torch.rand(N, 2, 5)), Y
+    with refuses("inputs") as caught:
+        train(TextAndSeries, records)
+    example = caught.value.fix.partition("For example inputs=")[2].partition(". Or")[0]
+    inputs = eval(example, {"odp": odp, "torch": torch, "vocabulary": 9})
+    assert train(TextAndSeries, records, inputs=inputs).rehearsal is not None
+
+
 @pytest.mark.parametrize("name", ["spectral_norm", "weight_norm"])
 def test_features_are_made_up_for_dense_models_with_normed_weights(name: str) -> None:
     norm = getattr(nn.utils.parametrizations, name)
