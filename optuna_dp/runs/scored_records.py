@@ -2,14 +2,15 @@
 
 Where a plan scores on other records than the training's, those must be others. What can be seen
 of a slip is refused: views of the trained records, and copies as a mask or an index makes them.
-Copies are no inputs of a rehearsal either.
+Copies are no inputs of a rehearsal either, and no part of a model.
 """
 
 from __future__ import annotations
 
 import logging
+import math
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -27,6 +28,9 @@ from optuna_dp.training.records import (
     read_records,
     warn_of_number,
 )
+
+if TYPE_CHECKING:
+    import torch
 
 _SAMPLE = 200  # Rows that are looked for among the trained records, evenly spaced.
 _FEWEST = 20
@@ -189,7 +193,7 @@ def refuse_copied_inputs(inputs: Part, *private: Records | None) -> None:
         private: Records that the rate must not depend on; None for none.
 
     Raises:
-        InvalidArgumentError: If they are. The error depends on the records.
+        InvalidArgumentError: If they are.
     """
     parts = leaves(tuple(inputs) if isinstance(inputs, list) else inputs)
     for records in private:
@@ -200,6 +204,34 @@ def refuse_copied_inputs(inputs: Part, *private: Records | None) -> None:
             for part in parts
         ):
             raise private_inputs("copies of the private records")
+
+
+def refuse_copies_in_model(model: torch.nn.Module, *private: Records | None) -> None:
+    """Refuses a model with a table of which almost all rows are copies of a record each.
+
+    Centres of radial functions, inducing points and memories of neighbours are often taken from
+    the records. They leave with the model.
+
+    Args:
+        model: The user's model.
+        private: Records that it must not hold; None for none.
+
+    Raises:
+        InvalidArgumentError: If it has one.
+    """
+    for records in private:
+        holders = [] if records is None else [*filter(is_array, records.holders())]
+        for name, tensor in (*model.named_buffers(), *model.named_parameters()):
+            width = math.prod(tensor.shape[1:])  # One number may be equal by chance.
+            alike = [holder for holder in holders if math.prod(holder.shape[1:]) == width > 1]
+            if any(_share_of_copies(holder, tensor) > _LARGEST_SHARE for holder in alike):
+                raise InvalidArgumentError(
+                    "model",
+                    model,
+                    problem=f"its {name!r} holds copies of the records, without noise, and they "
+                    "leave with the model",
+                    fix="Begin with public or made-up rows, such as odp.made_up_inputs(...).",
+                )
 
 
 def _has_some_of(records: Records, scored: Records) -> bool:
@@ -225,10 +257,14 @@ def _share_of_copies(trained_array: object, other_array: object) -> float:
     trained_rows, other_rows = _rows(trained_array), _rows(other_array)
     if trained_rows is None or other_rows is None or len(other_rows) < _FEWEST:
         return 0.0
-    if trained_rows.shape[1] != other_rows.shape[1] or trained_rows.dtype != other_rows.dtype:
+    types = trained_rows.dtype, other_rows.dtype
+    are_floats = all(one.kind == "f" for one in types)
+    if trained_rows.shape[1] != other_rows.shape[1] or not (types[0] == types[1] or are_floats):
         return 0.0
+    # Records in double precision are often copied into the precision of the model.
+    common_type = min(types, key=lambda one: one.itemsize)
     places = np.unique(np.linspace(0, len(other_rows) - 1, _SAMPLE).astype(np.int64))
-    sample_rows = other_rows[places]
+    sample_rows = other_rows[places].astype(common_type, copy=False)
     # One number of each record sorts out most: that of which the sample has most values.
     column = max(range(sample_rows.shape[1]), key=lambda i: np.unique(sample_rows[:, i]).size)
     counts = [_counts(rows, sample_rows, column) for rows in (trained_rows, other_rows)]
@@ -254,7 +290,8 @@ def _counts(
 ) -> dict[bytes, int]:
     """Returns how many rows are equal to a row of the sample, by their bytes."""
     counts: dict[bytes, int] = {}
-    for index in np.flatnonzero(np.isin(rows[:, column], sample_rows[:, column])):
-        row = rows[index].tobytes()
+    numbers = rows[:, column].astype(sample_rows.dtype, copy=False)
+    for index in np.flatnonzero(np.isin(numbers, sample_rows[:, column])):
+        row = rows[index].astype(sample_rows.dtype, copy=False).tobytes()
         counts[row] = counts.get(row, 0) + 1
     return counts

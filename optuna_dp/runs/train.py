@@ -39,6 +39,7 @@ from optuna_dp.runs.scored_records import (
     ScoredRecords,
     check_arguments,
     refuse_copied_inputs,
+    refuse_copies_in_model,
     scored_records,
 )
 from optuna_dp.runs.trial_notes import BY_ENGINE, BY_FUNCTION, claim, noted, refuse_second
@@ -405,13 +406,13 @@ def train(
     )
     to_score = None if scored is None else scored.records
     held_out = to_score if scored is not None and scored.is_disjoint else None
-    refuse_copied_inputs(inputs, all_records, held_out)
     preparation = _preparation(records, None if held_out is None else score_records)
     user_model = _made(model)
 
     # A copy of the model, tried on made-up records; the optimizer and its rate, on noise.
     with _set_up(trial):
         refuse_as_inputs(inputs, all_records, held_out)
+        refuse_copied_inputs(inputs, all_records, held_out)
         learner = made_learner(
             user_model,
             functions,
@@ -423,7 +424,7 @@ def train(
         if run.is_independent and trial is not None:
             refuse_trained(trial.study, learner.user_parts)
         if ranks.leads:
-            _refuse_statistics(user_model, all_records)
+            _refuse_what_is_of_records(user_model, all_records, held_out)
             _warn_of_names(user_model, functions, optimizer, all_records)
         learner.try_out(all_records, to_score)
         if ranks.leads:
@@ -641,11 +642,13 @@ def _made(model: Model | Callable[[], Model]) -> Model:
     return model()
 
 
-def _refuse_statistics(model: Model, records: Records) -> None:
+def _refuse_what_is_of_records(model: Model, records: Records, held_out: Records | None) -> None:
+    """Refuses a model that holds records, or their averages."""
     if is_module(model):
         from optuna_dp.training.statistics_in_model import refuse_statistics  # An extra.
 
         refuse_statistics(model, records)
+        refuse_copies_in_model(model, records, held_out)
 
 
 def _warn_of_names(

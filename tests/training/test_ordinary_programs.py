@@ -90,7 +90,7 @@ def test_several_inputs_are_one_part_of_the_records(kind: Any) -> None:
     for pair in (lambda x: (x, x), lambda x: {"a": x, "b": x}):
         trained = train(kind(), (pair(X), Y), inputs=pair(INPUTS), score="accuracy")
         assert trained.rehearsal is not None
-        refused("inputs", "odp.made_up_inputs(*[(-1, 1)] * 4)", kind(), (pair(X), Y))
+        refused("inputs", "odp.made_up_inputs(*[(-1, 1)] * 4, rows=64)", kind(), (pair(X), Y))
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
@@ -463,6 +463,27 @@ def test_a_model_that_holds_the_mean_of_the_records_is_refused() -> None:
     halves = X.bfloat16()
     model = Standardizing(halves.double().mean(0), torch.ones(4))
     refused("model", "LayerNorm", model, (halves, Y))
+
+
+class Radial(nn.Module):
+    """Distances to centres, and a layer on them."""
+
+    def __init__(self, centres: Any, *, is_trained: bool) -> None:
+        super().__init__()
+        self.centres = nn.Parameter(centres, requires_grad=is_trained)
+        self.layer = nn.Linear(len(centres), 3)
+
+    def forward(self, x: Any) -> Any:
+        return self.layer((-((x[:, None] - self.centres) ** 2).sum(-1)).exp())
+
+
+@pytest.mark.parametrize("is_trained", [False, True])
+@pytest.mark.parametrize("records", [X, X.double().numpy()])
+def test_a_model_that_holds_copies_of_records_is_refused(records: Any, is_trained: bool) -> None:
+    copies = X[torch.randperm(N)[:20]]
+    refused("model", "odp.made_up_inputs", Radial(copies, is_trained=is_trained), (records, Y))
+    public = torch.cat([copies[:2], torch.randn(18, 4)])  # As where some persons are in both.
+    train(Radial(public, is_trained=is_trained), (records, Y), learning_rate=0.1)
 
 
 def test_a_model_that_holds_written_or_other_numbers_is_trained() -> None:
