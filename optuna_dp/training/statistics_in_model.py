@@ -48,9 +48,11 @@ def refuse_statistics(model: nn.Module, records: Records) -> None:
     sizes = {size for _, _, size in averages}
     # Only what has the size of an average: a frozen model may be larger than the memory.
     fixed = {
-        name: tensor.detach().double().cpu().numpy().ravel()
-        for name, tensor in (*model.named_buffers(), *model.named_parameters())
-        if tensor.is_floating_point() and not tensor.requires_grad and tensor.numel() in sizes
+        name: np.asarray(
+            value if isinstance(value, np.ndarray) else value.detach().double().cpu(), float
+        ).ravel()
+        for name, value in _fixed(model)
+        if math.prod(value.shape) in sizes
     }
     fixed = {name: numbers for name, numbers in fixed.items() if _are_computed(numbers)}
     for array, axes, size in averages:
@@ -66,6 +68,21 @@ def refuse_statistics(model: nn.Module, records: Records) -> None:
                         fix="Say in which public range the numbers lie, odp.Schema(...), or let a "
                         "LayerNorm or a GroupNorm scale each record by itself.",
                     )
+
+
+def _fixed(model: nn.Module) -> Iterator[tuple[str, Array]]:
+    """Yields the numbers of a model that are not trained, with their names."""
+    kept = [
+        (f"{path}.{attribute}" if path else attribute, value)
+        for path, part in model.named_modules()
+        for attribute, value in vars(part).items()
+    ]
+    for name, value in (*model.named_buffers(), *model.named_parameters(), *kept):
+        if isinstance(value, torch.Tensor):
+            if value.is_floating_point() and not value.requires_grad:
+                yield name, value
+        elif isinstance(value, np.ndarray) and value.dtype.kind == "f":
+            yield name, value
 
 
 def _are_computed(numbers: FloatArray) -> bool:

@@ -456,10 +456,24 @@ class Standardizing(nn.Module):
         return self.layer((x - self.mean) / self.deviation)
 
 
+class Shift(nn.Module):
+    """Subtracts numbers that it keeps in a plain attribute."""
+
+    def __init__(self, mean: Any) -> None:
+        super().__init__()
+        self.mean = mean
+
+    def forward(self, x: Any) -> Any:
+        return x - torch.as_tensor(self.mean)
+
+
 def test_a_model_that_holds_the_mean_of_the_records_is_refused() -> None:
     refused("model", "LayerNorm", Standardizing(X.mean(0), torch.ones(4)))
     refused("model", "odp.Schema", Standardizing(torch.zeros(4), X.std(0)))
     refused("model", "odp.Schema", Standardizing(X.mean(), X.numpy().std() * torch.ones(())))
+    for mean in (X.mean(0), X.numpy().mean(0)):
+        refused("model", "LayerNorm", nn.Sequential(Shift(mean), nn.Linear(4, 3)))
+    train(nn.Sequential(Shift(torch.randn(30, 4).mean(0)), nn.Linear(4, 3)), learning_rate=0.1)
     halves = X.bfloat16()
     model = Standardizing(halves.double().mean(0), torch.ones(4))
     refused("model", "LayerNorm", model, (halves, Y))
