@@ -37,9 +37,9 @@ def check_objective(
     Under a plan it is the last run that is made twice. Looked for are runs that fail, that
     never ask what they may spend or that read other trials; seeds; scores, reports and user
     attributes without noise; noisy scores that cost more than is paid for; other libraries'
-    privacy warnings; and what ``release`` would refuse. There are hints at columns that a schema
-    describes wrongly. The source gives hints: preparation outside of a schema, early stops,
-    checkpoints, seeds.
+    privacy warnings; choices that a study refuses; and what ``release`` would refuse. There are
+    hints at columns that a schema describes wrongly. The source gives hints: preparation outside
+    of a schema, early stops, checkpoints, seeds.
 
     Nothing is written but what the objective writes, and no budget is spent: use made-up data, or
     data that you may look at. It proves nothing. What it cannot see: ``docs/how-to/audit.md``.
@@ -129,6 +129,7 @@ def _of_runs(
     """
     yield from run_faults.failed_runs(runs)
     yield from run_faults.reads_of_other_trials(runs)
+    yield from run_faults.refused_choices(runs)
     if not any(run.failure for run in runs):
         if plan is not None:
             yield from run_faults.runs_not_started(runs)

@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterator, Sequence
 
 from optuna_dp.check.checked_run import CheckedRun
 from optuna_dp.check.objective_report import Finding
+from optuna_dp.errors import InvalidArgumentError
+from optuna_dp.study.draws import check_choices
 
 
 def wrong_arguments(objective: Callable[..., object]) -> Finding | None:
@@ -49,6 +51,20 @@ def runs_not_started(runs: Sequence[CheckedRun]) -> Iterator[Finding]:
             "run = odp.start_run(trial), and train with the noise and the steps of run. In a "
             "budget they change from run to run.",
         )
+
+
+def refused_choices(runs: Sequence[CheckedRun]) -> Iterator[Finding]:
+    """Yields choices of a hyperparameter that a study refuses when a run asks for them."""
+    for name, distribution in runs[0].distributions.items():
+        try:
+            check_choices(name, distribution)
+        except InvalidArgumentError as error:
+            yield Finding(
+                "choices",
+                f"A study refuses the {error.argument}: {error.why}.",
+                error.fix,
+                about=name,
+            )
 
 
 def reads_of_other_trials(runs: Sequence[CheckedRun]) -> Iterator[Finding]:

@@ -134,6 +134,11 @@ def raises(trial):
     raise ArithmeticError("the third record is broken")
 
 
+def cannot_tell_choices_apart(trial):
+    trial.suggest_categorical("max_features", [1, 1.0])
+    return sound(trial)
+
+
 PLANTED = {
     "a seed of numpy": (seeds_numpy, ["fixed seed", "literal seed"]),
     "a seed of random": (seeds_random, ["fixed seed", "literal seed"]),
@@ -146,6 +151,7 @@ PLANTED = {
     "a warm start": (warm_start, ["other trials"]),
     "reports": (reports_exact_values, ["reported values"]),
     "raises": (raises, ["failure"]),
+    "equal choices": (cannot_tell_choices_apart, ["choices"]),
 }
 
 
