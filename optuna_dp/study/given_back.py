@@ -30,7 +30,7 @@ from optuna_dp.study.claims import OUT, WON, claims_on
 from optuna_dp.study.trials import began, trials_of
 
 NOT_BEGUN = (
-    "odp.train raised an error before it read a record. So the run has not begun: it costs "
+    "odp.train raised an error before its first step. So the run has not begun: it costs "
     "nothing and waits, with its hyperparameters. Mend the objective and call study.optimize "
     "again, with this study. To change ranges as well, start a new study."
 )
