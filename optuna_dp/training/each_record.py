@@ -3,7 +3,7 @@
 The exact sum (:mod:`optuna_dp.training.exact_step`) needs this. A processor computes many records
 at once, and two things can decide in which order it adds:
 
-* How many records there are. So chunks are padded to a multiple of eight, or to one size.
+* How many records there are. So chunks are padded to a multiple of 8, 16 or 32, or to one size.
 * The place of a record among them, because it decides where in memory its numbers begin. Mostly
   the remainder of the place by 2, 4 or 8 matters, if it matters at all. Then each record draws its
   remainder by itself, and fillers take the places that are left over.
@@ -15,10 +15,12 @@ nothing can be found, and the sum is exact for the gradients that were computed.
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import numpy.typing as npt
@@ -61,6 +63,10 @@ _WHOLE = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 _COLUMNS = 1 << 14
 # The standard deviation of what is added to weights in tests.
 _TEST_NOISE = 0.05
+# How many made-up records are compared at least, and to multiples of how many chunks are padded:
+# processors may add otherwise for a few records than for many.
+_COMPARED = 128
+_BLOCKS = (BLOCK, 16, 32)
 # Of the draws in tests: no script sets this one.
 _TEST_SEED = 739_102_648_517
 
@@ -366,32 +372,37 @@ class EachRecord:
         Returns whether a record's result then has the same bits beside all others.
         """
         count = self.chunk_size
-        parts = self._made(count, 0)
+        sets = [self._made(count, seed) for seed in range(math.ceil(_COMPARED / count))]
 
-        def bits(some_parts: Parts) -> torch.Tensor:
-            return fingerprints(self._with_same_draws(some_parts))
+        def bits(changed: Callable[[Parts], Parts] = tuple) -> torch.Tensor:
+            """Returns a number for each record, shape (sets, records)."""
+            return torch.stack(
+                [fingerprints(self._with_same_draws(changed(parts))) for parts in sets]
+            )
 
         for _ in range(_ATTEMPTS):
             self.block = BLOCK
-            whole = bits(parts)
-            if not torch.equal(bits(parts), whole):
+            if not torch.equal(bits(), bits()):
                 continue
-            if not all(
-                torch.equal(bits(_first(parts, few)), whole[:few])
-                for few in (BLOCK, 3 * BLOCK, 5 * BLOCK)
-                if few < count
-            ):
-                self.block = count
+            for self.block in (*(block for block in _BLOCKS if block < count), count):
+                whole = bits()
+                if all(
+                    torch.equal(bits(partial(_first, count=few)), whole[:, :few])
+                    for few in (self.block, 3 * self.block, 5 * self.block)
+                    if few < count
+                ):
+                    break
             for self.period in (1, 2, 4, 8, 16, 32, count):
                 if count % self.period:
                     continue
-                if torch.equal(bits(_rolled(parts, self.period)).roll(-self.period), whole):
+                rolled = bits(partial(_rolled, by=self.period))
+                if torch.equal(rolled.roll(-self.period, 1), whole):
                     break
-            if torch.equal(bits(_first(parts, 1)), whole[:1]):
+            if torch.equal(bits(partial(_first, count=1)), whole[:, :1]):
                 return True
         # Other bits each time: nothing can be found, and nothing is better one by one.
         self.block, self.period = BLOCK, 1
-        self.is_reproducible = torch.equal(bits(parts), bits(parts))
+        self.is_reproducible = torch.equal(bits(), bits())
         return not self.is_reproducible
 
     def _with_same_draws(self, parts: Parts) -> Rows:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 from typing import Any
 
@@ -137,20 +136,20 @@ def same_places(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.promise("gradients")
 @pytest.mark.usefixtures("same_places")
 @pytest.mark.parametrize("kind", [kind for kind in MODELS if kind != "double precision"])
-def test_every_order_and_chunk_gives_the_same_bits(kind: str) -> None:
+def test_every_order_gives_the_same_bits(kind: str) -> None:
     torch.manual_seed(0)
     make, inputs, classes = MODELS[kind]
     model, n = make(), 90
     x, y = inputs(n), torch.randint(0, classes, (n,))
     state = {name: value.clone() for name, value in model.state_dict().items()}
-    found = set()
-    for order, size in itertools.product(
-        (torch.arange(n), torch.randperm(n), torch.arange(n).flip(0)), (8, 24, 64, None)
-    ):
-        model.load_state_dict(state)
-        total = whole_sum(model, (x[order], y[order]), size)
-        found.add(tuple(total.tolist()))
-    assert len(found) == 1
+    orders = torch.arange(n), torch.randperm(n), torch.arange(n).flip(0)
+    for size in (8, 24, 64, None):
+        found = set()
+        for order in orders:
+            model.load_state_dict(state)
+            total = whole_sum(model, (x[order], y[order]), size)
+            found.add(tuple(total.tolist()))
+        assert len(found) == 1
 
 
 def whole_sum(model: nn.Module, records: Any, size: int | None) -> Any:
