@@ -51,7 +51,7 @@ def r_squared_of(
     from torch import nn
 
     is_plain = isinstance(records, tuple)
-    words: dict[str, Any] = {"loss": nn.functional.mse_loss} if is_plain else {}
+    words: dict[str, Any] = {"loss": nn.functional.mse_loss, "score": None} if is_plain else {}
     count = len(records[0]) if is_plain else len(records)
     width = x.shape[1]
     model = nn.Linear(width, 1)
