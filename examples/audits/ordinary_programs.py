@@ -238,7 +238,7 @@ def outcome(program: Program) -> str:
     except odp.errors.OptunaDPError as error:
         prefix = r"^(The study cannot be released\. )?(Trial 0( cannot be released)?: )?"
         first = re.split(r"(?<=[a-z0-9)])\. ", re.sub(prefix, "", str(error)))[0]
-        return f"refused: {first.rstrip('.')}"
+        return f"refused: {first.rstrip('.')}".replace("<", r"\<")  # No tag of HTML.
     return f"released, {release.spending['training']}"
 
 
