@@ -59,7 +59,8 @@ def test_neither_callback_nor_release_is_told_what_a_run_costs(sampler: Any) -> 
     assert release.guarantee.event.run == RUN.event
     assert RUN.event == odp.compose(what_it_did(RUN.run), odp.scoring.score_event(20.0))
     words = {"preparation": "as given", "training": "compared", "score": "compared"}
-    assert release.spending == words
+    # Which tests were loaded decides which files there are.
+    assert {name: fact for name, fact in release.spending.items() if name != "script"} == words
     assert odp.verify(release.to_json()).ok
 
 

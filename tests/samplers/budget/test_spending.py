@@ -75,7 +75,8 @@ def only_in(number: int, other: Callable[[optuna.Trial], Any]) -> Callable[[optu
 @pytest.mark.slow
 def test_the_statement_says_what_was_checked() -> None:
     release = odp.release(study_with(honest, callbacks=[odp.PrivacyCallback()]))
-    assert release.spending == {
+    # Which tests were loaded decides which files there are.
+    assert {name: fact for name, fact in release.spending.items() if name != "script"} == {
         "runs": 4,
         "asked": 4,
         "training": {"compared": 4},
