@@ -185,6 +185,7 @@ def theorem1_as_printed(
     Example:
         >>> import numpy as np
         >>> import optuna_dp as odp
+        >>> from optuna_dp.attacks.comparisons import theorem1_as_printed
         >>> orders = np.union1d(np.geomspace(1.02, 1000.0, 300), [8.0])
         >>> run = odp.Guarantee(odp.gaussian(noise_multiplier=4.0)).rdp(orders)
         >>> bound = theorem1_as_printed(orders, run, odp.Geometric(mean=20), (0.75, 2.0))

@@ -62,10 +62,10 @@ def describe(
         >>> import optuna, optuna_dp as odp
         >>> run = odp.gaussian(noise_multiplier=4)
         >>> study = optuna.create_study(sampler=odp.RandTuneSampler(run=run))
-        >>> odp.describe(study, dataset="Ward 7", records=20_000, unit="patient", most=1)
+        >>> odp.describe(study, dataset="Ward 7", records=2_000, unit="patient", most=1)
         >>> study.optimize(lambda trial: trial.suggest_float("x", 0, 1))
         >>> release = odp.release(study, vouched="why")
-        >>> "Ward 7, release 2, 20,000 records" in release.statement()
+        >>> "Ward 7, 2,000 records" in release.statement()
         True
     """
     snapshot = StudySnapshot.of(checked_study(study))
