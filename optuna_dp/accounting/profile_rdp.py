@@ -72,7 +72,7 @@ def _beyond(orders: FloatArray, epsilons: FloatArray, known: FloatArray) -> Floa
     b > a the integral of that beyond e is c e^((b-1) D + (a-b) e) / (b-a).
     """
     b = orders
-    with np.errstate(invalid="ignore"):
+    with np.errstate(over="ignore", invalid="ignore"):
         log_c = (b - 1.0) * np.log1p(-1.0 / b) - np.log(b)
         heights = (log_c + (b - 1.0) * known)[:, None] - b[:, None] * epsilons
     result = np.full((orders.size, epsilons.size), np.inf)

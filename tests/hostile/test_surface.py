@@ -11,7 +11,7 @@ from typing import Any
 
 import optuna
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from optuna.distributions import (
     CategoricalDistribution,
@@ -126,6 +126,8 @@ def guarantee(i: int) -> odp.Guarantee:
 @pytest.mark.slow
 @few
 @given(st.integers(0, 2), numbers, numbers)
+@example(2, 1e-5, 1e155)  # Orders whose square is beyond the largest number.
+@example(2, 1e-5, 1e300)
 def test_guarantees_answer_or_refuse(i: int, delta: Any, epsilon: Any) -> None:
     found = outcome(lambda: guarantee(i).epsilon(delta))
     assert isinstance(found, OptunaDPError) or found >= 0.0

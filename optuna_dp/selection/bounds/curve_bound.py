@@ -51,7 +51,7 @@ def curve_bound(
             log_gain = np.log(gain[:-1]) + np.log1p(lines.slack)
             log_cost = np.log(cost[1:]) + np.log1p(-lines.slack)
         bound = np.maximum(bound, _largest(orders, log_gain, log_cost))
-    with np.errstate(invalid="ignore"):
+    with np.errstate(over="ignore", invalid="ignore"):  # To infinity: nothing is known.
         total = (orders - 1.0) * run_rdp + bound
     total = np.where(np.isnan(total), np.inf, total)
     none = float(trials.pmf(0))
