@@ -65,7 +65,7 @@ _COLUMNS = 1 << 14
 _TEST_NOISE = 0.05
 # How many made-up records are compared at least, and to multiples of how many chunks are padded:
 # processors may add otherwise for a few records than for many.
-_COMPARED = 128
+_COMPARED = 64
 _BLOCKS = (BLOCK, 16, 32)
 # Of the draws in tests: no script sets this one.
 _TEST_SEED = 739_102_648_517
@@ -374,20 +374,23 @@ class EachRecord:
         count = self.chunk_size
         sets = [self._made(count, seed) for seed in range(math.ceil(_COMPARED / count))]
 
-        def bits(changed: Callable[[Parts], Parts] = tuple) -> torch.Tensor:
+        def bits(
+            some_sets: list[Parts], changed: Callable[[Parts], Parts] = tuple
+        ) -> torch.Tensor:
             """Returns a number for each record, shape (sets, records)."""
             return torch.stack(
-                [fingerprints(self._with_same_draws(changed(parts))) for parts in sets]
+                [fingerprints(self._with_same_draws(changed(parts))) for parts in some_sets]
             )
 
+        one_set = sets[:1]
         for _ in range(_ATTEMPTS):
             self.block = BLOCK
-            if not torch.equal(bits(), bits()):
+            if not torch.equal(bits(one_set), bits(one_set)):
                 continue
             for self.block in (*(block for block in _BLOCKS if block < count), count):
-                whole = bits()
+                whole = bits(sets)
                 if all(
-                    torch.equal(bits(partial(_first, count=few)), whole[:, :few])
+                    torch.equal(bits(one_set, partial(_first, count=few)), whole[:1, :few])
                     for few in (self.block, 3 * self.block, 5 * self.block)
                     if few < count
                 ):
@@ -395,14 +398,14 @@ class EachRecord:
             for self.period in (1, 2, 4, 8, 16, 32, count):
                 if count % self.period:
                     continue
-                rolled = bits(partial(_rolled, by=self.period))
+                rolled = bits(sets, partial(_rolled, by=self.period))
                 if torch.equal(rolled.roll(-self.period, 1), whole):
                     break
-            if torch.equal(bits(partial(_first, count=1)), whole[:, :1]):
+            if torch.equal(bits(one_set, partial(_first, count=1)), whole[:1, :1]):
                 return True
         # Other bits each time: nothing can be found, and nothing is better one by one.
         self.block, self.period = BLOCK, 1
-        self.is_reproducible = torch.equal(bits(), bits())
+        self.is_reproducible = torch.equal(bits(one_set), bits(one_set))
         return not self.is_reproducible
 
     def _with_same_draws(self, parts: Parts) -> Rows:
