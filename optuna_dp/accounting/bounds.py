@@ -73,8 +73,8 @@ class ProfileMethod(Method):
         forward: The one direction.
         reverse: The other.
         reason: Why every epsilon is infinite, if it is.
-        coarse_reverse: At least ``reverse``, and sooner known. Where it is at most ``forward``,
-            ``reverse`` is not asked for.
+        coarse_reverse: A profile that is nowhere below ``reverse``, and takes less time. Where it
+            is at most ``forward``, ``reverse`` is not computed.
 
     Attributes:
         directions: The two profiles.
@@ -90,13 +90,13 @@ class ProfileMethod(Method):
     ) -> None:
         self.directions = (forward, reverse)
         self._reason = reason
-        self._coarse_reverse = coarse_reverse or reverse
+        self._coarse_reverse = coarse_reverse
 
     def delta(self, epsilons: npt.ArrayLike) -> FloatArray:
         """See :class:`Method`."""
         forward, reverse = self.directions
-        deltas = np.asarray(forward.delta(epsilons))
-        if np.all(np.asarray(self._coarse_reverse.delta(epsilons)) <= deltas):
+        deltas, coarse = np.asarray(forward.delta(epsilons)), self._coarse_reverse
+        if coarse is not None and np.all(np.asarray(coarse.delta(epsilons)) <= deltas):
             return deltas
         return np.maximum(deltas, np.asarray(reverse.delta(epsilons)))
 

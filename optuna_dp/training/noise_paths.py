@@ -37,21 +37,21 @@ def sequence_layers(outputs: torch.Tensor) -> set[str]:
     Args:
         outputs: What a model has returned while gradients were recorded.
     """
-    found: set[str] = set()
+    layers: set[str] = set()
     weights_behind: dict[Node, frozenset[Node]] = {}
     for node in _in_order(outputs.grad_fn):
-        found |= {layer for word, layer in _FUSED.items() if word in node.name().lower()}
+        layers |= {layer for word, layer in _FUSED.items() if word in node.name().lower()}
         kind, parts = _kind(node), _parts(node)
         if kind in _SOFTMAX and any(map(_is_of_activations, _products_before(node))):
-            found.add("attention")
+            layers.add("attention")
         behind = frozenset[Node]().union(*(weights_behind[part] for part in parts))
         if kind in _PRODUCTS:
             weights = {weight for part in parts if (weight := _weight(part)) is not None}
             if not weights.isdisjoint(behind):
-                found.add("recurrence")
+                layers.add("recurrence")
             behind |= weights
         weights_behind[node] = behind
-    return found
+    return layers
 
 
 def _kind(node: Node) -> str:

@@ -57,8 +57,8 @@ POINTS_PER_SPREAD = 6.0
 # Multiplications that a search may take; fewer cells and coarser grids where it would take more.
 _WORK = 8e8
 _FEWEST_CELLS = 80
-# Cells that are to show that the one direction is smaller than the other.
-_CELLS_OF_SMALLER_DIRECTION = 48
+# Cells of the reverse direction, before it is searched as closely as the forward one.
+_COARSE_CELLS = 48
 # What numpy does beside each sum, and what LAPACK saves, in multiplications.
 _OVERHEAD = 24
 _SOLVED_AT_ONCE = 8
@@ -281,16 +281,16 @@ def pointwise_bound(
 
     forward, other = profile(pair, cells), pair.reversed()
     too_long = "more runs are likely than this bound can follow one by one"
-    # One direction is the larger one at most epsilons: a few cells show it of most pairs.
+    # For most pairs a few cells show that the reverse direction is the smaller one.
     return ProfileMethod(
         forward,
-        _WhenAsked(lambda: profile(other, cells)),
+        _DeferredProfile(lambda: profile(other, cells)),
         too_long if forward.gave_up else None,
-        coarse_reverse=profile(other, min(cells, _CELLS_OF_SMALLER_DIRECTION)),
+        coarse_reverse=profile(other, min(cells, _COARSE_CELLS)),
     )
 
 
-class _WhenAsked:
+class _DeferredProfile:
     """A profile that is computed when it is first asked for."""
 
     def __init__(self, compute: Callable[[], PointwiseProfile]) -> None:
