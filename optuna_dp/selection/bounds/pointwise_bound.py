@@ -30,16 +30,18 @@ from __future__ import annotations
 
 import functools
 import math
+import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
+from threadpoolctl import threadpool_limits
 
 from optuna_dp.accounting.bounds import ProfileMethod, smallest_epsilon
 from optuna_dp.accounting.dominating_pairs import DominatingPair
 from optuna_dp.core import validation
-from optuna_dp.core.arrays import FloatArray
+from optuna_dp.core.arrays import FloatArray, IntArray
 from optuna_dp.errors import InvalidArgumentError
 from optuna_dp.selection.bounds.pointwise_grid import SLACK, LossGrid, Values
 from optuna_dp.selection.bounds.pointwise_kernel import CellKernels, Kernel
@@ -54,13 +56,20 @@ CELLS = 1200
 POINTS_PER_SPREAD = 6.0
 """Grid points per root mean square of the run's privacy loss."""
 
-# Multiplications that a search may take; fewer cells and coarser grids where it would take more.
-_WORK = 8e8
-_FEWEST_CELLS = 80
-# Cells of the reverse direction, before it is searched as closely as the forward one.
+# Multiplications that a search may take, once it has evaluated the fewest cells.
+_WORK = 1e9
+_FEWEST_CELLS = 120
+# So many cells are worth a grid that is wider by this factor; for the fewest, it is wider yet.
+_ENOUGH_CELLS = 600
+_WIDER = 1.5
+# The direction whose run has the larger epsilon at this delta is searched. The other one has few
+# cells at first, if its epsilon is smaller by so much that these may suffice.
+_COMPARED_AT = 1e-5
+_SMALLER = 0.95
 _COARSE_CELLS = 48
-# What numpy does beside each sum, and what LAPACK saves, in multiplications.
+# What numpy does beside each sum and each step, and what LAPACK saves, in multiplications.
 _OVERHEAD = 24
+_WORK_OF_A_STEP = 1.5e5
 _SOLVED_AT_ONCE = 8
 # A cover is searched for one of these numbers of start-up runs, and serves for those above.
 _RUNGS = (0, 8)
@@ -71,8 +80,10 @@ _ROWS = 256
 _NEGLIGIBLE_TAIL = 1e-15
 # Relative rounding of P[T = k], taken outward.
 _PMF_ROUNDING = 1e-12
-# Of E[T], what the runs after the head of a negative binomial law may carry.
-_TAIL_SHARE = 0.01
+# By how much of what a cell keeps of E[T] the bounds on late ratios may miss it, and may miss it
+# while a cover is searched.
+_TAIL = 0.003
+_ROUGH_TAIL = 0.1
 _MAX_HEAD = 3000
 # Runs treated one by one at most where no bound for the rest is at hand: P[T > N] is charged.
 _MAX_RUNS = 2000
@@ -113,8 +124,10 @@ class PointwiseProfile:
         cells: How many cells a search may evaluate, at least 1; at least 24 are.
         points_per_spread: Grid points per root mean square of the loss; the excess falls with
             its square.
+        cover: Cells to take, as :attr:`cover` of another profile of the same law; None searches.
 
     Attributes:
+        cover: The cells that were used; None if none were needed.
         shape: (cells, grid points, taps) that were used; zeros if none were needed.
         missing: P[T > N] where the recursion stopped at N, contained in every delta.
         gave_up: Whether the law was too long for this bound, so that it says nothing (delta 1).
@@ -129,6 +142,7 @@ class PointwiseProfile:
         startup_runs: int = 0,
         cells: int = CELLS,
         points_per_spread: float = POINTS_PER_SPREAD,
+        cover: Cells | None = None,
     ) -> None:
         self._bounds = validation.density_bounds(density_bounds)
         startup_runs = validation.whole("startup_runs", startup_runs, 0)
@@ -140,6 +154,7 @@ class PointwiseProfile:
         self.shape = (0, 0, 0)
         self.gave_up = False
         self._farthest = 1e4
+        self.cover = cover
         # Some run has an output of infinite loss: at most E[T] times the chance that one has.
         self._hit = min(trials.mean * pair.infinite_mass, 1.0 - self._none)
         # Once start-up runs cover T, it is selection from the prior.
@@ -155,7 +170,9 @@ class PointwiseProfile:
             self._set(np.array([0.0, 1.0]), np.array([1.0 - self._none, 0.0]))
             return
         self._startup = min(startup_runs, _MAX_STARTUP, _last_that_counts(trials))
-        self._law = law_of(trials, self._startup)
+        # Of a cell whose runs are beaten once in about E[T]: cells that matter are like this.
+        typical = heads_of(trials, np.array([trials.mean / (1.0 + trials.mean)]), _TAIL)
+        self._law = law_of(trials, max(int(typical[0]), self._startup + 1))
         self.missing = self._law.missing
         if trials.uncapped is not trials:
             self._farthest = _LARGEST_EPSILON
@@ -171,51 +188,44 @@ class PointwiseProfile:
         left = right = 8.0 * scale + 4.0 * (deviation - scale)
         # Beyond the grid Phi is bounded by its last value: find out, coarsely, where it stops
         # falling.
+        axis = Axis(trials)
+        evaluation = functools.partial(_Evaluation, trials, self._bounds, axis)
         for _ in range(_MAX_EXTENSIONS):
-            coarse = self._phi(scale / 4.0, left, right, 1)
-            last_value, earlier_value = coarse[1][[-1, -1 - coarse[0].size // 16]]
+            coarse = evaluation(LossGrid(pair, scale / 4.0, left, right), self._startup, 1.0)
+            knots, heights = coarse.phi(coarse(axis.everything()))
+            last_value, earlier_value = heights[[-1, -1 - knots.size // 16]]
             if last_value <= 1e-13 or last_value > 0.999 * earlier_value:
                 break
             left *= 1.6
-        self._set(*self._phi(scale / points_per_spread, left, right, cells))
-
-    def _phi(
-        self, spacing: float, left: float, right: float, cells: int
-    ) -> tuple[FloatArray, FloatArray]:
-        """Returns upper bounds on Phi, and the t they belong to, rising from zero."""
-        grid = LossGrid(self._pair, spacing, left, right)
-        affordable = _WORK / _work(grid, self._law)
-        if affordable < _FEWEST_CELLS:
-            grid = LossGrid(
-                self._pair, grid.spacing * math.sqrt(_FEWEST_CELLS / affordable), left, right
+        grid = self._affordable(LossGrid(pair, scale / points_per_spread, left, right))
+        closely = evaluation(grid, self._startup, _TAIL)
+        if cover is None:
+            rung = max(rung for rung in _RUNGS if rung <= self._startup)
+            rough = evaluation(grid, rung, _ROUGH_TAIL)
+            cover, values = search(
+                axis,
+                rough.kernels,
+                rough,
+                lambda evaluated: (
+                    evaluated < cells and (evaluated < _FEWEST_CELLS or rough.work < _WORK)
+                ),
             )
-        kernels, axis = CellKernels(grid, self._bounds), Axis(self._trials)
+            is_close = rung == self._startup and self._law.low == self._law.high
+            values = values if is_close else closely(cover)
+        else:
+            values = closely(cover)
+        self.cover = cover
+        self.shape = (cover.low.shape[0], grid.size, grid.taps.size)
+        self._set(*closely.phi(values))
 
-        def evaluate(cover: Cells, startup: int) -> Values:
-            law = law_of(self._trials, startup)
-            parts = []
-            for start in range(0, cover.low.shape[0], _ROWS):
-                part = cover.take(slice(start, start + _ROWS))
-                low = axis.quantiles(part.low, kernels.finite_mass)
-                high = axis.quantiles(part.high, kernels.finite_mass)
-                later = kernels.adaptive(low, high)
-                plain = kernels.plain(low, high) if startup else later
-                parts.append(recursion(later, plain, law, self._bounds, startup))
-            return functools.reduce(Values.joined, parts)
-
-        rung = max(rung for rung in _RUNGS if rung <= self._startup)
-        cover, values = search(
-            axis,
-            kernels,
-            functools.partial(evaluate, startup=rung),
-            min(cells, max(_FEWEST_CELLS, int(affordable))),
-        )
-        if rung < self._startup:
-            values = evaluate(cover, self._startup)
-        phi = np.append(values.right.max(), values.inner.max(axis=0)[::-1])
-        heights = np.maximum(phi, 0.0) * (1.0 + SLACK)
-        self.shape = (values.right.size, grid.size, grid.taps.size)
-        return np.append(0.0, grid.t[::-1]), heights
+    def _affordable(self, grid: LossGrid) -> LossGrid:
+        """Returns the grid, or a wider one where the law of T is long."""
+        affordable = _WORK / _work(grid, self._law)
+        wider = min(math.sqrt(_ENOUGH_CELLS / affordable), _WIDER)
+        wider = max(wider, math.sqrt(_FEWEST_CELLS / affordable))
+        if wider <= 1.0:
+            return grid
+        return LossGrid(self._pair, wider * grid.spacing, -grid.x[0], grid.x[-1])
 
     def _set(self, knots: FloatArray, heights: FloatArray) -> None:
         # Phi does not increase; rounding must not let it.
@@ -256,6 +266,68 @@ class PointwiseProfile:
         return smallest_epsilon(self.delta, validation.open_unit("delta", delta))
 
 
+class _Evaluation:
+    """Bounds on V1_1 of cells, on one grid.
+
+    Args:
+        trials: The law of T.
+        bounds: (c, C).
+        axis: What the coordinates of the cells mean.
+        grid: The grid.
+        startup: How many start-up runs there are.
+        tail_share: See :func:`heads_of`.
+
+    Attributes:
+        kernels: What makes the operators of cells.
+        work: About how many multiplications it took so far.
+    """
+
+    def __init__(
+        self,
+        trials: TrialCount,
+        bounds: tuple[float, float],
+        axis: Axis,
+        grid: LossGrid,
+        startup: int,
+        tail_share: float,
+    ) -> None:
+        self.kernels = CellKernels(grid, bounds)
+        self.work = 0.0
+        self._trials, self._bounds, self._axis, self._grid = trials, bounds, axis, grid
+        self._startup, self._tail_share = startup, tail_share
+
+    def __call__(self, cover: Cells) -> Values:
+        """Returns the bounds on the grid."""
+        grid, kernels, startup = self._grid, self.kernels, self._startup
+        cells = cover.low.shape[0]
+        values = Values(np.empty((cells, grid.size)), np.empty(cells), np.empty(cells))
+        # Cells of similar p have similar solutions, and a solver begins at the last one.
+        order = np.argsort(cover.low[:, 3], kind="stable")
+        for start in range(0, cells, _ROWS):
+            part = order[start : start + _ROWS]
+            low = self._axis.quantiles(cover.low[part], kernels.finite_mass)
+            high = self._axis.quantiles(cover.high[part], kernels.finite_mass)
+            later = kernels.adaptive(low, high)
+            plain = kernels.plain(low, high) if startup else later
+            heads = heads_of(self._trials, later.keep_right, self._tail_share)
+            for head in np.unique(heads):
+                law = law_of(self._trials, max(int(head), startup + 1))
+                rows = np.flatnonzero(heads == head)
+                found = recursion(later.take(rows), plain.take(rows), law, self._bounds, startup)
+                values.put(part[rows], found)
+                self.work += rows.size * _work(grid, law) + law.head * _WORK_OF_A_STEP
+        return values
+
+    def phi(self, values: Values) -> tuple[FloatArray, FloatArray]:
+        """Returns t, rising from zero, and upper bounds on Phi(t), from those of a cover."""
+        heights = np.append(values.right.max(), values.inner.max(axis=0)[::-1])
+        return np.append(0.0, self._grid.t[::-1]), np.maximum(heights, 0.0) * (1.0 + SLACK)
+
+
+# What limits the threads of BLAS remembers how many there were: one at a time.
+_ALONE = threading.Lock()
+
+
 @functools.lru_cache(maxsize=32)
 def pointwise_bound(
     pair: DominatingPair,
@@ -274,19 +346,25 @@ def pointwise_bound(
         cells: See there; few of them say quickly where to look.
     """
 
-    def profile(side: DominatingPair, cells: int) -> PointwiseProfile:
-        return PointwiseProfile(
-            side, trials, density_bounds, startup_runs=startup_runs, cells=cells
-        )
+    def profile(side: DominatingPair, cells: int, cover: Cells | None = None) -> PointwiseProfile:
+        # Several threads make LAPACK's small systems slower, many times where processors are busy.
+        with _ALONE, threadpool_limits(1, user_api="blas"):
+            return PointwiseProfile(
+                side, trials, density_bounds, startup_runs=startup_runs, cells=cells, cover=cover
+            )
 
-    forward, other = profile(pair, cells), pair.reversed()
+    sides = (pair, pair.reversed())
+    of_one_run = [side.epsilon(_COMPARED_AT) for side in sides]
+    larger = int(of_one_run[1] > of_one_run[0])
+    searched, other = profile(sides[larger], cells), sides[1 - larger]
     too_long = "more runs are likely than this bound can follow one by one"
-    # For most pairs a few cells show that the reverse direction is the smaller one.
+    # For most pairs a few cells show that the other direction is the smaller one.
+    is_smaller = of_one_run[1 - larger] < _SMALLER * of_one_run[larger]
     return ProfileMethod(
-        forward,
-        _DeferredProfile(lambda: profile(other, cells)),
-        too_long if forward.gave_up else None,
-        coarse_reverse=profile(other, min(cells, _COARSE_CELLS)),
+        searched,
+        _DeferredProfile(lambda: profile(other, cells, searched.cover)),
+        too_long if searched.gave_up else None,
+        coarse_reverse=profile(other, min(cells, _COARSE_CELLS)) if is_smaller else None,
     )
 
 
@@ -320,22 +398,74 @@ class Law:
         return self.pmf.size
 
 
-@functools.lru_cache(maxsize=8)
-def law_of(trials: TrialCount, startup: int) -> Law:
-    """Returns the law, with a head that is longer than the start-up if anything follows it."""
+@functools.lru_cache(maxsize=64)
+def law_of(trials: TrialCount, head: int = 1) -> Law:
+    """Returns the law with a head of at least so many runs, if anything follows it.
+
+    ``missing`` does not depend on ``head``.
+    """
     base = trials.uncapped
     if base is not trials and base.tail((trials.maximum or 0) - 1) <= _NEVER:
         # min(T, n) and T are alike but for P[T >= n], which moves A - e^eps A' by at most
         # (1 + e^eps) P[T >= n]: nothing up to an epsilon of 60, and what holds there holds above.
-        law = law_of(base, startup)
+        law = law_of(base, head)
         difference = _NEVER * math.exp(_LARGEST_EPSILON + 1.0)
         return Law(law.pmf, law.low, law.high, law.missing + difference)
-    head = max(1 if trials.is_memoryless else _head_of(trials), startup + 1)
+    shortest = _shortest_head(trials)
+    if shortest is None:
+        head = min(_last_that_counts(trials), _MAX_RUNS)
+        return Law(_pmf(trials, head), 0.0, 0.0, float(trials.tail(head)))
+    head = max(head, shortest)
     ratios = trials.ratios(head)
-    if ratios is not None and max(ratios) < 1.0 - 1e-9 and min(ratios) > 0.0:
-        return Law(_pmf(trials, head), min(ratios), max(ratios), 0.0)
-    head = min(_last_that_counts(trials), _MAX_RUNS)
-    return Law(_pmf(trials, head), 0.0, 0.0, float(trials.tail(head)))
+    assert ratios is not None
+    return Law(_pmf(trials, head), min(ratios), max(ratios), 0.0)
+
+
+@functools.lru_cache(maxsize=8)
+def _shortest_head(trials: TrialCount) -> int | None:
+    """Returns the first N from which on all ratios of the law are known to lie below one."""
+    for head in range(1, _MAX_HEAD + 1):
+        ratios = trials.ratios(head)
+        if ratios is None:
+            return None
+        if max(ratios) < 1.0 - 1e-9 and min(ratios) > 0.0:
+            return head
+    return None
+
+
+def heads_of(trials: TrialCount, keep: FloatArray, tail_share: float) -> IntArray:
+    """Returns for each cell a head after which bounds on the ratios are close enough.
+
+    Any head is sound. How much of anything one run keeps says how soon later ones do not matter.
+
+    Args:
+        trials: The law of T.
+        keep: The most that K keeps of anything, shape (cells,).
+        tail_share: By how much of E[T keep^(T-1)] the bounds on the ratios may miss it.
+    """
+    laws = _laws_of_heads(trials)
+    heads = np.array([law.head for law in laws])
+    weight, low, high = np.array([(law.pmf[-1], law.low, law.high) for law in laws]).T
+    keep = np.minimum(keep, 1.0)[:, None]
+
+    def later(ratio: FloatArray) -> FloatArray:
+        """E[T keep^(T-1); T >= N] / (P[T = N] keep^(N-1)), for one ratio."""
+        rest = 1.0 / (1.0 - keep * ratio)
+        return heads * rest + rest * (rest - 1.0)
+
+    excess = weight * keep ** (heads - 1) * (later(high) - later(low))
+    is_close = excess <= tail_share * np.asarray(trials.pgf_derivative(keep))
+    is_close[:, -1] = True
+    return np.asarray(heads[is_close.argmax(axis=1)])
+
+
+@functools.lru_cache(maxsize=8)
+def _laws_of_heads(trials: TrialCount) -> list[Law]:
+    """Returns the law with heads that double, as long as a longer one is closer."""
+    laws = [law_of(trials)]
+    while laws[-1].low < laws[-1].high and 2 * laws[-1].head < _MAX_HEAD:
+        laws.append(law_of(trials, 2 * laws[-1].head + 1))
+    return laws
 
 
 def _work(grid: LossGrid, law: Law) -> float:
@@ -347,22 +477,6 @@ def _work(grid: LossGrid, law: Law) -> float:
 
 def _pmf(trials: TrialCount, head: int) -> FloatArray:
     return trials.pmf(np.arange(1, head + 1))
-
-
-def _head_of(trials: TrialCount) -> int:
-    """Returns a head after which little of E[T] is left (any head is sound)."""
-    head = 8
-    while head < _MAX_HEAD:
-        ratios = trials.ratios(head)
-        if ratios is None or ratios[1] >= 1.0:
-            break
-        ratio, last_ratio = ratios
-        # E[T; T > n] = n P[T > n] + the sum of later tails, about n + 1/(1 - last ratio) of them.
-        remainder = float(trials.tail(head)) * (head + 1.0 / (1.0 - last_ratio))
-        if remainder <= _TAIL_SHARE * trials.mean and ratio < 1.0:
-            break
-        head = int(1.25 * head) + 1
-    return min(head, _MAX_HEAD)
 
 
 def _last_that_counts(trials: TrialCount) -> int:
@@ -405,13 +519,13 @@ def recursion(
         v1 = won(v2, law.head)
     v2, v1 = v2.scaled(weight), v1.scaled(weight)
     # Both in one step: where steps are small, what numpy does besides the sums is most of it.
-    double_step = later.repeated(2)
+    double_step, both = later.take(np.tile(np.arange(cells), 2)), v2.joined(v1)
     for k in range(law.head - 1, 0, -1):
         if k > startup:
-            pair = double_step.apply(v2.joined(v1))
-            v2, v1 = pair.take(slice(cells)), pair.take(slice(cells, None))
+            both = double_step.apply(both)
+            v2, v1 = both.take(slice(cells)), both.take(slice(cells, None))
         else:
             v2, v1 = k_of(k + 1).apply(v2), k_of(k).apply(v1)
-        v2 = unit.scaled(float(law.pmf[k - 1])).plus(v2)
-        v1 = won(v2, k).plus(v1)
+        v2.add(unit.scaled(float(law.pmf[k - 1])))
+        v1.add(won(v2, k))
     return v1

@@ -23,7 +23,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from optuna_dp.accounting.dominating_pairs import DominatingPair
-from optuna_dp.core.arrays import BoolArray, FloatArray
+from optuna_dp.core.arrays import BoolArray, FloatArray, IntArray
 
 SLACK = 1e-13
 """Relative slack, outward, that covers the rounding of everything that is not a direct sum."""
@@ -47,18 +47,23 @@ class Values:
     right: FloatArray
 
     def take(self, selection: BoolArray | slice) -> Values:
-        """Returns some of the functions."""
+        """Returns some of the functions; for a slice, the same memory."""
         return Values(self.inner[selection], self.left[selection], self.right[selection])
+
+    def put(self, selection: IntArray, values: Values) -> None:
+        """Replaces some of the functions."""
+        self.inner[selection] = values.inner
+        self.left[selection], self.right[selection] = values.left, values.right
+
+    def add(self, addend: Values) -> None:
+        """Adds the functions of ``addend``, in place."""
+        self.inner[...] += addend.inner
+        self.left[...] += addend.left
+        self.right[...] += addend.right
 
     def scaled(self, factor: float) -> Values:
         """Returns ``factor`` V, for a factor that is not negative."""
         return Values(factor * self.inner, factor * self.left, factor * self.right)
-
-    def plus(self, addend: Values) -> Values:
-        """Returns the sum of both functions of each cell."""
-        return Values(
-            self.inner + addend.inner, self.left + addend.left, self.right + addend.right
-        )
 
     def joined(self, addition: Values) -> Values:
         """Returns the functions of both, on the same grid."""

@@ -28,7 +28,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from optuna_dp.core.arrays import FloatArray
+from optuna_dp.core.arrays import FloatArray, IntArray
 from optuna_dp.selection.bounds.pointwise_grid import SLACK, LossGrid, Values
 
 _EPS = float(np.finfo(np.float64).eps)
@@ -53,61 +53,61 @@ class Kernel:
     ) -> None:
         self.grid = grid
         self.keep_lo, self.keep_hi, self.keep_infinite = keep_lo, keep_hi, keep_infinite
+        self._both = np.stack([keep_lo, keep_hi])
         #: The factor of V(1, 0), all of whose mass is alike.
         self.keep_right: FloatArray = (keep_lo.sum(axis=1) + keep_infinite) * (1.0 + SLACK)
         #: The factor of V(0, 1).
         self.keep_left: FloatArray = np.minimum(keep_hi @ np.exp(-grid.taps) * (1.0 - SLACK), 1.0)
 
-    def repeated(self, times: int) -> Kernel:
-        """Returns the operators of all cells, and of all cells again."""
+    def take(self, selection: IntArray) -> Kernel:
+        """Returns the operators of some cells; one may occur more than once."""
         return Kernel(
             self.grid,
-            np.tile(self.keep_lo, (times, 1)),
-            np.tile(self.keep_hi, (times, 1)),
-            np.tile(self.keep_infinite, times),
+            self.keep_lo[selection],
+            self.keep_hi[selection],
+            self.keep_infinite[selection],
         )
 
     def apply(self, values: Values) -> Values:
         """Returns an upper bound on K V."""
         g = self.grid
         rows, n = values.inner.shape
-        start = g.pad_left
-        gain = np.empty((rows, n + g.pad_left + g.pad_right))
-        cost = np.empty_like(gain)
-        np.maximum(values.inner, 0.0, out=gain[:, start : start + n])
-        np.maximum(-values.inner, 0.0, out=cost[:, start : start + n])
+        start, end = g.pad_left, g.pad_left + n
+        # V_+ and V_-.
+        padded = np.empty((2, rows, end + g.pad_right))
+        np.maximum(values.inner, 0.0, out=padded[0, :, start:end])
+        np.subtract(padded[0, :, start:end], values.inner, out=padded[1, :, start:end])
         # Beyond the grid: chords towards the ends V(0, 1) and V(1, 0), lemma 6.
-        start_values, end_values = gain[:, start, None], gain[:, start + n - 1, None]
-        gain[:, :start] = start_values
-        gain[:, start + n :] = end_values * g.right_weight
-        gain[:, start + n :] += values.right[:, None] * (1.0 - g.right_weight)
-        start_values, end_values = cost[:, start, None], cost[:, start + n - 1, None]
-        cost[:, :start] = start_values - values.left[:, None] * g.left_excess
-        cost[:, start + n :] = end_values * g.right_weight
-        inner = self._correlate(gain, self.keep_lo) - self._correlate(cost, self.keep_hi)
-        inner += (self.keep_infinite * values.right)[:, None]
-        return Values(inner, self.keep_left * values.left, self.keep_right * values.right)
+        padded[:, :, :start] = padded[:, :, start, None]
+        padded[1, :, :start] -= values.left[:, None] * g.left_excess
+        np.multiply(padded[:, :, end - 1, None], g.right_weight, out=padded[:, :, end:])
+        padded[0, :, end:] += values.right[:, None] * (1.0 - g.right_weight)
+        gain, cost = self._correlate(padded)
+        gain -= cost
+        gain += (self.keep_infinite * values.right)[:, None]
+        return Values(gain, self.keep_left * values.left, self.keep_right * values.right)
 
-    def _correlate(self, padded: FloatArray, kernel: FloatArray) -> FloatArray:
+    def _correlate(self, padded: FloatArray) -> FloatArray:
         """Returns sum_j kernel_j V(x_i + l_j) for each state i: direct sums, no FFT."""
         g = self.grid
         # Position of the first tap's state, for the first grid point.
         begin = g.pad_left + g.first_tap
-        if 8 * g.used.size < kernel.shape[1]:
-            total = np.zeros((padded.shape[0], g.size))
+        if 8 * g.used.size < g.taps.size:
+            total = np.zeros((*padded.shape[:2], g.size))
             for tap in g.used.tolist():
-                total += kernel[:, tap, None] * padded[:, begin + tap : begin + tap + g.size]
+                states = padded[:, :, begin + tap : begin + tap + g.size]
+                total += self._both[:, :, tap, None] * states
             return total
         # What sliding_window_view returns, without its checks: they took as long as the sum.
-        row, step = padded.strides
+        sign, row, step = padded.strides
         windows: FloatArray = np.ndarray(
-            (padded.shape[0], g.size, kernel.shape[1]),
+            (*padded.shape[:2], g.size, g.taps.size),
             np.float64,
             padded,
             begin * step,
-            (row, step, step),
+            (sign, row, step, step),
         )
-        return np.asarray(np.einsum("pij,pj->pi", windows, kernel))
+        return np.asarray(np.einsum("spij,spj->spi", windows, self._both))
 
 
 class CellKernels:

@@ -89,21 +89,21 @@ def search(
     axis: Axis,
     kernels: CellKernels,
     evaluate: Callable[[Cells], Values],
-    cells: int,
+    goes_on: Callable[[int], bool],
 ) -> tuple[Cells, Values]:
-    """Returns a cover and the values of its cells, after evaluating about so many cells.
+    """Returns a cover and the values of its cells.
 
     Args:
         axis: The coordinate.
         kernels: Says how k0 depends on the three steps, on the grid that ``evaluate`` uses.
         evaluate: Returns V1_1 of cells, an upper bound for every step function in each.
-        cells: How many cells may be evaluated.
+        goes_on: Says whether more cells may be evaluated, after so many.
     """
     cover = axis.everything()
     values, evaluated = evaluate(cover), cover.low.shape[0]
     sizes = np.append(np.maximum(kernels.g, kernels.h), _WEIGHT_OF_P)
     share_of = _Shares(kernels.grid)
-    while evaluated < cells:
+    while goes_on(evaluated):
         share = share_of(values)
         widest = np.argsort(-share, kind="stable")[:_BATCH]
         widest = widest[share[widest] > _LEAST_SHARE * share.max()]

@@ -14,9 +14,10 @@ from optuna_dp.accounting import events
 from optuna_dp.accounting.dominating_pairs import DominatingPair
 from optuna_dp.accounting.kinds.approximate import randomized_response
 from optuna_dp.accounting.run_profile import pair_of
-from optuna_dp.selection.bounds import pointwise_stationary
+from optuna_dp.selection.bounds import pointwise_bound, pointwise_stationary
 from optuna_dp.selection.bounds.pointwise_bound import (
     PointwiseProfile,
+    heads_of,
     law_of,
     recursion,
 )
@@ -95,7 +96,7 @@ def test_narrow_grids_are_larger_and_still_sound() -> None:
         if inst.infinite > 0.0 or inst.law.tail(inst.pmf.size) > 0.0:
             continue
         checked += 1
-        law, axis = law_of(inst.law, space.startup), Axis(inst.law)
+        law, axis = law_of(inst.law, space.startup + 1), Axis(inst.law)
         k0s = rng.random((20, inst.mass.size + 2)) ** rng.choice([0.3, 1.0, 3.0], (20, 1))
         for reach in (0.05, 0.5, 6.0):
             kernels = CellKernels(LossGrid(inst.pair, 0.05, reach, reach), inst.bounds)
@@ -145,7 +146,10 @@ def test_any_solver_is_sound(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.slow
-def test_stationary_solution_is_a_supersolution_and_geometric_agrees_with_its_cap() -> None:
+def test_stationary_solution_is_a_supersolution_and_geometric_agrees_with_its_cap(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(pointwise_bound, "_WIDER", 1.0)
     pair = pair_of(GAUSSIAN)
     grid = LossGrid(pair, 0.05, 3.0, 3.0)
     kernels, cover = CellKernels(grid, (0.75, 2.0)), Axis(Geometric(8)).everything()
@@ -164,7 +168,9 @@ def test_stationary_solution_is_a_supersolution_and_geometric_agrees_with_its_ca
         assert np.max(np.abs(solved.inner - step.inner) / (1.0 + grid.t)) < 1e-9
     eps = np.array([0.3, 1.0, 1.6])
     uncapped = PointwiseProfile(pair, Geometric(4), (0.75, 2.0), cells=100)
-    capped = PointwiseProfile(pair, Geometric(4).capped(90), (0.75, 2.0), cells=100)
+    capped = PointwiseProfile(
+        pair, Geometric(4).capped(90), (0.75, 2.0), cells=100, cover=uncapped.cover
+    )
     assert np.allclose(uncapped.delta(eps), capped.delta(eps), rtol=2e-3)
 
 
@@ -172,17 +178,34 @@ def test_stationary_solution_is_a_supersolution_and_geometric_agrees_with_its_ca
 @pytest.mark.parametrize(
     "shape", [-0.5, 3.0, *(pytest.param(s, marks=pytest.mark.slow) for s in (0.0, 0.5))]
 )
-def test_tail_of_negative_binomial_laws_is_bounded_from_above(shape) -> None:
+def test_tail_of_negative_binomial_laws_is_bounded_from_above(shape, monkeypatch) -> None:
     """Stopping the exact recursion at N and bounding the rest, against a cap far beyond."""
+    monkeypatch.setattr(pointwise_bound, "_WIDER", 1.0)
     pair = pair_of(GAUSSIAN)
     trials = NegativeBinomial(shape=shape, mean=5)
     options = {"cells": 60, "points_per_spread": 5.0}
     eps = np.array([0.3, 1.0, 1.6])
     ours = PointwiseProfile(pair, trials, (0.75, 2.0), **options)
     assert ours.missing == 0.0
-    long = PointwiseProfile(pair, trials.capped(400), (0.75, 2.0), **options)
+    # The same cells and grid: what is left is how the rest of the law is bounded.
+    long = PointwiseProfile(pair, trials.capped(400), (0.75, 2.0), **options, cover=ours.cover)
     assert np.all(ours.delta(eps) >= long.delta(eps) * 0.97)
     assert np.all(ours.delta(eps) <= long.delta(eps) * 1.06)
+
+
+@pytest.mark.parametrize("trials", [NegativeBinomial(shape=-0.5, mean=20), Logarithmic(20)])
+def test_what_is_charged_for_long_laws_does_not_depend_on_where_the_recursion_stops(
+    trials,
+) -> None:
+    """Cells stop at different runs, and one number is charged for all of them."""
+    heads = heads_of(trials, np.array([0.1, 0.9, 0.999, 1.0]), 1e-9)
+    assert np.all(np.diff(heads) >= 0)
+    assert heads[0] < heads[-1]
+    for head in (1, 100, *heads, 4095):
+        law = law_of(trials, int(head))
+        assert law.head >= head
+        assert law.missing == 0.0
+        assert 0.0 < law.low <= law.high < 1.0
 
 
 @pytest.mark.slow
