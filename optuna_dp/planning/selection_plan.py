@@ -29,6 +29,7 @@ from optuna_dp.accounting.event_json import event_to_json
 from optuna_dp.accounting.guarantee import Guarantee
 from optuna_dp.accounting.rdp_curves import rdp_to_epsilon
 from optuna_dp.accounting.run_profile import pair_of
+from optuna_dp.accounting.run_rdp import rdp_of
 from optuna_dp.core import by_name, validation
 from optuna_dp.core.json_entries import plain
 from optuna_dp.core.value_types import JsonValue
@@ -196,7 +197,7 @@ class PlanRow:
 
     @cached_property
     def rdp(self) -> float | None:
-        """What Rényi accounting says, at the orders of dp-accounting's RDP accountant.
+        """What Rényi accounting by published theorems says, at dp-accounting's orders.
 
         Within density bounds: what DP-HyPO's Theorem 1 says, as printed (arXiv 2306.05734v2).
         """
@@ -205,7 +206,9 @@ class PlanRow:
         if self.adaptive:
             return self._guarantee.comparisons(self._plan.delta).get("theorem_1")
         orders = np.asarray(rdp_privacy_accountant.DEFAULT_RDP_ORDERS, dtype=np.float64)
-        return rdp_to_epsilon(orders, self._guarantee.rdp(orders), self._plan.delta)
+        # The library's own bounds of Rényi divergences are smaller.
+        curve = rdp_of(self._guarantee.event, self._plan.neighboring_relation, orders)
+        return rdp_to_epsilon(orders, curve, self._plan.delta)
 
     @cached_property
     def price(self) -> float | None:
