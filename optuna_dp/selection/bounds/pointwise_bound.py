@@ -57,7 +57,7 @@ POINTS_PER_SPREAD = 6.0
 """Grid points per root mean square of the run's privacy loss."""
 
 # Multiplications that a search may take, once it has evaluated the fewest cells.
-_WORK = 1e9
+_WORK = 8e8
 _FEWEST_CELLS = 120
 # So many cells are worth a grid that is wider by this factor; for the fewest, it is wider yet.
 _ENOUGH_CELLS = 600
@@ -76,7 +76,7 @@ _RUNGS = (0, 8)
 # Start-up runs that the recursion follows: more are charged as these.
 _MAX_STARTUP = 64
 # Cells evaluated at a time: their kernels must fit into the memory.
-_ROWS = 256
+_ROWS = 64
 _NEGLIGIBLE_TAIL = 1e-15
 # Relative rounding of P[T = k], taken outward.
 _PMF_ROUNDING = 1e-12
@@ -197,11 +197,19 @@ class PointwiseProfile:
             if last_value <= 1e-13 or last_value > 0.999 * earlier_value:
                 break
             left *= 1.6
-        grid = self._affordable(LossGrid(pair, scale / points_per_spread, left, right))
-        closely = evaluation(grid, self._startup, _TAIL)
+        grid = LossGrid(pair, scale / points_per_spread, left, right)
+        affordable = _WORK / _work(grid, self._law)
+        if affordable < _FEWEST_CELLS:
+            grid = LossGrid(
+                pair, grid.spacing * math.sqrt(_FEWEST_CELLS / affordable), left, right
+            )
+        closely, values = evaluation(grid, self._startup, _TAIL), None
         if cover is None:
             rung = max(rung for rung in _RUNGS if rung <= self._startup)
-            rough = evaluation(grid, rung, _ROUGH_TAIL)
+            rough, is_close = evaluation(grid, rung, _ROUGH_TAIL), affordable >= CELLS
+            if not is_close:
+                wider = LossGrid(pair, _WIDER * grid.spacing, left, right)
+                rough = evaluation(wider, rung, _ROUGH_TAIL)
             cover, values = search(
                 axis,
                 rough.kernels,
@@ -210,22 +218,13 @@ class PointwiseProfile:
                     evaluated < cells and (evaluated < _FEWEST_CELLS or rough.work < _WORK)
                 ),
             )
-            is_close = rung == self._startup and self._law.low == self._law.high
-            values = values if is_close else closely(cover)
-        else:
+            if not is_close or rung < self._startup or self._law.low < self._law.high:
+                values = None
+        if values is None:
             values = closely(cover)
         self.cover = cover
         self.shape = (cover.low.shape[0], grid.size, grid.taps.size)
         self._set(*closely.phi(values))
-
-    def _affordable(self, grid: LossGrid) -> LossGrid:
-        """Returns the grid, or a wider one where the law of T is long."""
-        affordable = _WORK / _work(grid, self._law)
-        wider = min(math.sqrt(_ENOUGH_CELLS / affordable), _WIDER)
-        wider = max(wider, math.sqrt(_FEWEST_CELLS / affordable))
-        if wider <= 1.0:
-            return grid
-        return LossGrid(self._pair, wider * grid.spacing, -grid.x[0], grid.x[-1])
 
     def _set(self, knots: FloatArray, heights: FloatArray) -> None:
         # Phi does not increase; rounding must not let it.
