@@ -45,6 +45,7 @@ from optuna_dp.training.record_functions import (
     Scope,
     Tensors,
     at_once,
+    depends_on_weights,
     of_one,
     running_statistics,
     translated,
@@ -58,6 +59,9 @@ Places = npt.NDArray[np.int64]
 _ROUNDING, _ROUNDING_OF_HALVES = 1e-3, 0.1
 # How often a test is made again, because another thread of the script may have drawn meanwhile.
 _ATTEMPTS = 5
+# Of how many made-up records, of zeros and of ones where they are whole numbers, one has to have
+# a gradient.
+_TRIED = 8
 _LONGEST_REASON = 200
 _WHOLE = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 _COLUMNS = 1 << 14
@@ -162,6 +166,7 @@ class EachRecord:
             if self._tables and at_a_time is not None:
                 rows = self._with_same_draws(self._made(1, 0))
                 self.chunk_size = at_a_time(sum(part.shape[1] for part in rows))
+        self._refuse_what_learns_nothing()
         self._refuse_what_is_changed()
         if names != set(dict(self._scope.model.named_parameters())):
             raise InvalidArgumentError(
@@ -306,6 +311,27 @@ class EachRecord:
         except Exception as error:
             raise translated(error, self._scope.argument) from error
         self.seconds = (time.perf_counter() - start) / 2
+
+    def _refuse_what_learns_nothing(self) -> None:
+        """Refuses a loss that is cut from the weights: its gradients would be zero."""
+        if not self._gradients:
+            return
+        for number in range(2 * _TRIED):
+            made_up = made_up_records(self._made_up, 1, number, number % 2)
+            weights, buffers = self._model.copied_weights(), self._model.copied_buffers()
+            try:
+                with self._same_draws():
+                    if depends_on_weights(self._scope, weights, buffers, _record(made_up, 0)):
+                        return
+            except Exception:  # It has no such records, or cannot take one by itself.
+                return
+        raise InvalidArgumentError(
+            self._scope.argument,
+            Text("a loss without gradients"),
+            problem="it depends on no trained weight, so that every step would be noise alone",
+            fix="Leave out what cuts it from the model: detach(), torch.no_grad(), item(), NumPy, "
+            "argmax.",
+        )
 
     def _refuse_what_is_changed(self) -> None:
         """Refuses functions that set a seed, change weights, or let buffers follow the records."""

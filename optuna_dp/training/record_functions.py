@@ -232,9 +232,7 @@ def of_one(scope: Scope, *, gradients: bool) -> OfRecords:
     def of_record(weights: Tensors, buffers: Tensors, *record: Part) -> Results:
         if not gradients:
             return _as_float(scope.with_tensors(weights, buffers, record))
-        leaves = {name: value.detach().requires_grad_() for name, value in weights.items()}
-        with torch.enable_grad():
-            number = scope.with_tensors(leaves, buffers, record)
+        leaves, number = _with_graph(scope, weights, buffers, record)
         if not number.requires_grad:  # It depends on no trained weight.
             return {name: torch.zeros_like(leaf) for name, leaf in leaves.items()}
         values = torch.autograd.grad(
@@ -246,6 +244,19 @@ def of_one(scope: Scope, *, gradients: bool) -> OfRecords:
         }
 
     return of_record
+
+
+def depends_on_weights(scope: Scope, weights: Tensors, buffers: Tensors, record: Parts) -> bool:
+    """Returns whether PyTorch knows a path from the weights to the result for this record."""
+    return _with_graph(scope, weights, buffers, record)[1].requires_grad
+
+
+def _with_graph(
+    scope: Scope, weights: Tensors, buffers: Tensors, record: Parts
+) -> tuple[dict[str, torch.Tensor], torch.Tensor]:
+    leaves = {name: value.detach().requires_grad_() for name, value in weights.items()}
+    with torch.enable_grad():
+        return leaves, scope.with_tensors(leaves, buffers, record)
 
 
 class OwnTables(TorchFunctionMode):

@@ -105,6 +105,32 @@ def test_a_loss_that_is_no_number_is_refused() -> None:
     refused("loss", loss=lambda output, target: 1.0)
 
 
+def without_gradients(model: nn.Module, x: Any, y: Any) -> Any:
+    with torch.no_grad():
+        return cross_entropy(model(x), y)
+
+
+@pytest.mark.parametrize(
+    ("argument", "losses"),
+    [
+        ("loss", {"loss": lambda output, target: cross_entropy(output.detach(), target)}),
+        ("loss", {"loss": lambda output, target: (output.argmax(1) != target).float().mean()}),
+        ("record_loss", {"record_loss": without_gradients}),
+    ],
+)
+def test_a_loss_that_is_cut_from_the_weights_is_refused(argument: str, losses: Any) -> None:
+    """torch.func returns gradients of zero where loss.backward() would raise an error."""
+    assert "noise alone" in refused(argument, **losses).why
+
+
+def test_a_loss_without_gradients_for_some_records_is_none() -> None:
+    def of_some(output: Any, target: Any) -> Any:
+        return cross_entropy(output, target) if float(target) > 0 else torch.zeros(())
+
+    with pytest.warns(UserWarning, match="one after another"):
+        odp.train(started(N), linear(), (X, Y), loss=of_some, score=None)
+
+
 def test_a_loss_that_fails_says_how_it_is_called() -> None:
     error = refused("loss", nn.Linear(5, 3))
     assert "RuntimeError" in error.why
