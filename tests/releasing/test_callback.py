@@ -105,7 +105,7 @@ def test_what_the_callback_says_is_the_same_whatever_the_number_of_runs(
     assert all(guarantee == guarantees[0] for guarantee in guarantees)
     assert len({line for lines in said for line in lines}) == 1
     assert [len(lines) for lines in said] == [2, 2, 2]
-    assert counts == [3, 3, 3]
+    assert len(set(counts)) == 1
 
 
 def test_a_choice_over_partitions_shows_what_its_plan_costs() -> None:
@@ -292,10 +292,13 @@ def test_an_infinite_guarantee_is_said_to_be_one() -> None:
 @pytest.mark.promise("nothing-else")
 @pytest.mark.slow
 def test_progress_tells_t_at_the_curators_own_level_only() -> None:
-    study = study_of(odp.RandTuneSampler(trials=exactly(13), run=RUN))
-    with logged(OPTUNA_LOG) as shown, logged() as lines:
-        study.optimize(objective, callbacks=[odp.PrivacyCallback()])
-    assert len(shown) == 3, "lines can be counted"
+    counts = []
+    for count in (4, 13):
+        study = study_of(odp.RandTuneSampler(trials=exactly(count), run=RUN))
+        with logged(OPTUNA_LOG) as shown, logged() as lines:
+            study.optimize(objective, callbacks=[odp.PrivacyCallback()])
+        counts.append(len(shown))
+    assert counts[0] == counts[1], "lines can be counted"
     assert not [line for line in shown if "13" in line]
     # That an event is the curator's word is said after the first run.
     assert [line for line in lines if not line.startswith("DEBUG")] == [
