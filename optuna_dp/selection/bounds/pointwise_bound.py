@@ -43,7 +43,7 @@ from optuna_dp.accounting.dominating_pairs import DominatingPair
 from optuna_dp.core import validation
 from optuna_dp.core.arrays import FloatArray, IntArray
 from optuna_dp.errors import InvalidArgumentError
-from optuna_dp.selection.bounds.pointwise_grid import SLACK, LossGrid, Values
+from optuna_dp.selection.bounds.pointwise_grid import FEW_LOSSES, SLACK, LossGrid, Values
 from optuna_dp.selection.bounds.pointwise_kernel import CellKernels, Kernel
 from optuna_dp.selection.bounds.pointwise_search import Axis, Cells, search
 from optuna_dp.selection.bounds.pointwise_stationary import solve_stationary
@@ -84,6 +84,9 @@ _PMF_ROUNDING = 1e-12
 # while a cover is searched.
 _TAIL = 0.003
 _ROUGH_TAIL = 0.1
+# For pairs of few losses, whose epsilon moves in leaps and whose steps take little work.
+_ROUGH_TAIL_OF_FEW = 0.01
+_MORE_WORK_FOR_FEW = 4.0
 _MAX_HEAD = 3000
 # Runs treated one by one at most where no bound for the rest is at hand: P[T > N] is charged.
 _MAX_RUNS = 2000
@@ -206,16 +209,19 @@ class PointwiseProfile:
         closely, values = evaluation(grid, self._startup, _TAIL), None
         if cover is None:
             rung = max(rung for rung in _RUNGS if rung <= self._startup)
-            rough, is_close = evaluation(grid, rung, _ROUGH_TAIL), affordable >= CELLS
+            rough_tail, work = _ROUGH_TAIL, _WORK
+            if pair.losses.size <= FEW_LOSSES:
+                rough_tail, work = _ROUGH_TAIL_OF_FEW, _MORE_WORK_FOR_FEW * _WORK
+            rough, is_close = evaluation(grid, rung, rough_tail), affordable >= CELLS
             if not is_close:
                 wider = LossGrid(pair, _WIDER * grid.spacing, left, right)
-                rough = evaluation(wider, rung, _ROUGH_TAIL)
+                rough = evaluation(wider, rung, rough_tail)
             cover, values = search(
                 axis,
                 rough.kernels,
                 rough,
                 lambda evaluated: (
-                    evaluated < cells and (evaluated < _FEWEST_CELLS or rough.work < _WORK)
+                    evaluated < cells and (evaluated < _FEWEST_CELLS or rough.work < work)
                 ),
             )
             if not is_close or rung < self._startup or self._law.low < self._law.high:

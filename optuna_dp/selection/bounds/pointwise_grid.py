@@ -28,8 +28,9 @@ from optuna_dp.core.arrays import BoolArray, FloatArray, IntArray
 SLACK = 1e-13
 """Relative slack, outward, that covers the rounding of everything that is not a direct sum."""
 
-# Pairs with so few atoms have a grid that their largest loss is a point of.
-_FEW_LOSSES = 4
+FEW_LOSSES = 4
+"""Pairs with so few atoms have a grid that their largest loss is a point of."""
+
 # O-mass beyond the outermost taps; what lies there is split between the tap and infinity.
 _NEGLIGIBLE_MASS = 1e-13
 _MAX_TAPS = 1500
@@ -103,7 +104,7 @@ class LossGrid:
         # Padding reaches from 0 to the farthest tap, so that counts as well as their range.
         reach = max(high - low, abs(low), abs(high))
         h = max(spacing, reach / _MAX_TAPS, (left + right) / _MAX_POINTS)
-        if losses.size <= _FEW_LOSSES:
+        if losses.size <= FEW_LOSSES:
             # Few atoms: let the largest be a grid point, so that symmetric pairs split exactly.
             largest = max(abs(low), abs(high))
             even_spacing = largest / max(1, int(largest / h))

@@ -209,6 +209,22 @@ def test_what_is_charged_for_long_laws_does_not_depend_on_where_the_recursion_st
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize(
+    ("trials", "startup", "bounds", "most"),
+    [
+        (NegativeBinomial(shape=0.5, mean=20), 10, (0.75, 2.0), 1.667),
+        (NegativeBinomial(shape=2.0, mean=20), 0, (0.5, 4.0), 3.917),
+        (Poisson(20), 0, (0.5, 4.0), 6.92),
+    ],
+)
+def test_searches_of_pure_runs_are_close(trials, startup, bounds, most) -> None:
+    """Epsilon moves in leaps there: with fewer cells the first was 1.75, the second 4.0."""
+    pair = randomized_response(0.5)
+    found = PointwiseProfile(pair, trials, bounds, startup_runs=startup).epsilon(DELTA)
+    assert found <= most
+
+
+@pytest.mark.slow
 def test_infinite_laws_that_are_cut_charge_what_they_cut() -> None:
     pair = pair_of(GAUSSIAN)
     profile = PointwiseProfile(pair, Poisson(4), (0.9, 1.25))
