@@ -165,8 +165,7 @@ def test_every_epsilon_follows_from_the_stored_guarantee(arm: str) -> None:
         key = json.dumps(kept["guarantee"])
         if key not in known:
             known[key] = odp.Guarantee.from_json(kept["guarantee"]).epsilon(1e-5)
-        # Stored by an earlier version, whose rounding was a little larger.
-        assert known[key] == pytest.approx(kept["epsilon"], rel=1e-4), name
+        assert known[key] == pytest.approx(kept["epsilon"], rel=1e-6), name
         assert known[key] <= float(name.split("epsilon ")[1].split(",")[0]), name
 
 

@@ -82,8 +82,7 @@ def test_what_an_arm_releases_is_within_its_budget() -> None:
 def test_every_epsilon_follows_from_the_stored_guarantee(key: str) -> None:
     kept = STORED[key]
     found = odp.Guarantee.from_json(kept["guarantee"]).epsilon(rates.DELTA)
-    # Stored by an earlier version, whose rounding was a little larger.
-    assert found == pytest.approx(kept["epsilon"], rel=1e-4)
+    assert found == pytest.approx(kept["epsilon"], rel=1e-6)
 
 
 @pytest.mark.parametrize("name", SMALL)

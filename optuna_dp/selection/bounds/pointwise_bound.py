@@ -175,7 +175,9 @@ class PointwiseProfile:
         self._startup = min(startup_runs, _MAX_STARTUP, _last_that_counts(trials))
         # Of a cell whose runs are beaten once in about E[T]: cells that matter are like this.
         typical = heads_of(trials, np.array([trials.mean / (1.0 + trials.mean)]), _TAIL)
-        self._law = law_of(trials, max(int(typical[0]), self._startup + 1))
+        # The grids and the cover are those of a rung: more start-up runs never cost more.
+        rung = max(rung for rung in _RUNGS if rung <= self._startup)
+        self._law = law_of(trials, max(int(typical[0]), rung + 1))
         self.missing = self._law.missing
         if trials.uncapped is not trials:
             self._farthest = _LARGEST_EPSILON
@@ -208,7 +210,6 @@ class PointwiseProfile:
             )
         closely, values = evaluation(grid, self._startup, _TAIL), None
         if cover is None:
-            rung = max(rung for rung in _RUNGS if rung <= self._startup)
             rough_tail, work = _ROUGH_TAIL, _WORK
             if pair.losses.size <= FEW_LOSSES:
                 rough_tail, work = _ROUGH_TAIL_OF_FEW, _MORE_WORK_FOR_FEW * _WORK

@@ -24,7 +24,9 @@ def searched(law, cells: int, seed: int) -> Cells:
         rows = part.low.shape[0]
         return Values(rng.random((rows, grid.size)), np.zeros(rows), np.ones(rows))
 
-    goes_on = lambda evaluated: evaluated < cells  # noqa: E731
+    def goes_on(evaluated: int) -> bool:
+        return evaluated < cells
+
     return search(Axis(law), CellKernels(grid, BOUNDS), evaluate, goes_on)[0]
 
 
